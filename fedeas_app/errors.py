@@ -1,0 +1,20 @@
+"""The one exception for what a user can put right."""
+
+from types import TracebackType
+
+
+class UserError(Exception):
+    """A mistake in the input: one sentence saying what was given, what is allowed, what to do.
+
+    Commands print the sentence and exit with status 1. Flower logs every exception of an app with
+    its traceback; this one shows it none, so that the sentence stands alone there too.
+    """
+
+    @property
+    def __traceback__(self) -> TracebackType | None:
+        """Nothing: where a user's mistake was noticed is of no use to the user."""
+        return None
+
+    @__traceback__.setter
+    def __traceback__(self, value: TracebackType | None) -> None:
+        """Ignore what ``with_traceback`` and the logging machinery set."""

@@ -1,0 +1,97 @@
+"""Files that are either whole or absent."""
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock
+
+from fedeas_app.errors import UserError
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a file atomically: readers see the old file or the new one, never half of it."""
+    with _beside(path) as temporary:
+        with open(temporary, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, path)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a UTF-8 text file atomically."""
+    write_bytes(path, text.encode())
+
+
+def build_directory(target: Path, fill: Callable[[Path], None]) -> Path:
+    """Make a directory once, whole, whoever else tries at the same time.
+
+    Parameters
+    ----------
+    target : Path
+        The directory wanted. When it exists, nothing is done.
+    fill : callable
+        Gets an empty directory and puts the content there.
+
+    Returns
+    -------
+    Path
+        ``target``.
+
+    Raises
+    ------
+    UserError
+        The place cannot be written.
+    """
+    if target.is_dir():
+        return target
+    make_directory(target.parent)
+    with FileLock(target.parent / f".{target.name}.lock"):
+        if target.is_dir():
+            return target
+        temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+        try:
+            fill(temporary)
+            temporary.rename(target)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+    return target
+
+
+def make_directory(path: Path) -> Path:
+    """Make a directory and its parents, or say in one sentence why that is impossible."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            return path
+    except OSError as error:
+        reason = error.strerror or error
+        message = f"The directory {path} cannot be written ({reason}); name one that can."
+        raise UserError(message) from error
+
+
+def sha256(data: bytes | memoryview) -> str:
+    """Return the SHA-256 of some bytes in hexadecimal."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def file_sha256(path: Path) -> str:
+    """Return the SHA-256 of a file in hexadecimal, in constant memory."""
+    with open(path, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+@contextmanager
+def _beside(path: Path) -> Iterator[Path]:
+    """Yield an unused name in the same directory; remove what is left of it afterwards."""
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    os.close(handle)
+    try:
+        yield Path(name)
+    finally:
+        Path(name).unlink(missing_ok=True)

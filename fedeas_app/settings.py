@@ -1,0 +1,247 @@
+"""The run configuration: the one place that knows the keys, their types and their limits."""
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from fedeas_app.errors import UserError
+
+AUTO: Literal["auto"] = "auto"
+Value = bool | int | float | str
+
+Count = Annotated[int, Field(ge=1)]
+CountOrAll = Annotated[int, Field(ge=0)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Fraction = Annotated[float, Field(gt=0, le=1)]
+
+
+def _kebab(name: str) -> str:
+    return name.replace("_", "-")
+
+
+class Settings(BaseModel):
+    """Everything that decides a run; the defaults are the digits job.
+
+    Keys are written in kebab case in files and on command lines (``num-clients``), in snake case
+    here. :meth:`parse` refuses unknown keys, wrong types and impossible values.
+    """
+
+    model_config = ConfigDict(
+        alias_generator=_kebab,
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        hide_input_in_errors=False,
+    )
+
+    # Data
+    dataset: str = Field(
+        "digits", min_length=1, description="`digits`, a hub id, or a local path (`/`, `./`, `~`)"
+    )
+    dataset_revision: str = Field("", description="hub branch, tag or commit; empty: the newest")
+    image_column: str = Field("", description="column of the images; empty: found by itself")
+    label_column: str = Field("", description="column of the labels; empty: found by itself")
+    image_size: CountOrAll = Field(0, description="resize to this many pixels a side; 0: as stored")
+    train_samples: CountOrAll = Field(0, description="use a random subset of this size; 0: all")
+    test_samples: CountOrAll = Field(0, description="the same for the test set")
+
+    # Clients
+    num_clients: Annotated[int, Field(ge=1, le=1_000_000)] | Literal["auto"] = Field(
+        AUTO, description="number of clients; `auto`: as many as SuperNodes are connected"
+    )
+    partitioner: Literal["dirichlet", "iid", "classes"] = Field(
+        "dirichlet", description="how labels are spread over clients in simulation"
+    )
+    alpha: Positive = Field(0.1, description="Dirichlet concentration; smaller is more skewed")
+    classes_per_client: Count = Field(2, description="for `partitioner = \"classes\"`")
+    min_partition_size: CountOrAll = Field(10, description="every client holds at least this many")
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(0, description="one seed, the same bits")
+
+    # Training
+    rounds: Count = Field(30, description="communication rounds")
+    fraction_train: Fraction = Field(1.0, description="share of the clients in each round")
+    local_epochs: Count = Field(2, description="passes over real and synthetic images a round")
+    batch_size: Count = Field(32, description="local batch size")
+    learning_rate: Positive = Field(0.05, description="local SGD step size")
+    momentum: Annotated[float, Field(ge=0, lt=1)] = Field(0.9, description="local SGD momentum")
+    weight_decay: NotNegative = Field(0.0, description="local SGD weight decay")
+    augment: bool = Field(False, description="random crop (padded by an eighth) and flip")
+    model: Literal["cnn", "resnet18"] = Field("cnn", description="the classifier")
+    norm: Literal["group", "batch"] = Field("group", description="normalisation of `resnet18`")
+
+    # Aggregation
+    strategy: Literal["fedavg", "fedoui"] = Field("fedoui", description="how updates are weighed")
+    weight_by: Literal["real", "total"] = Field(
+        "real", description="n_k: real images, or real and synthetic"
+    )
+    oui_probe_size: Annotated[int, Field(ge=2)] = Field(32, description="B, the probe batch")
+    oui_epsilon: NotNegative = Field(1e-3, description="ε of the OUI-Beta weights")
+    oui_rho: NotNegative = Field(1.0, description="ρ, the exponent of n_k")
+    oui_gamma: NotNegative = Field(1.0, description="γ, the exponent of the typicality score")
+
+    # Synthesis
+    policy: Literal[
+        "none", "fedeas", "full", "uniform", "size-proportional", "missing-only",
+        "fedeas-no-entropy", "fedeas-linear",
+    ] = Field("fedeas", description="how many synthetic images, and of which classes")  # fmt: skip
+    beta: Annotated[float, Field(ge=0, le=1e6)] | Literal["auto"] = Field(
+        12.0, description="β, the strength of FedEAS; `auto` applies the paper's rule"
+    )
+    generator: str = Field(
+        "digits", min_length=1, description="`digits` (shipped) or a generator directory"
+    )
+    sampler: Literal["ddpm", "ddim", "dpm-solver++"] = Field(
+        "dpm-solver++", description="how images are drawn from the DDPM"
+    )
+    sampler_steps: CountOrAll = Field(
+        0, description="denoising steps; 0: 1000 for ddpm, 50 for ddim, 20 for dpm-solver++"
+    )
+    generation_batch_size: Count = Field(256, description="images made at a time")
+
+    # Places and machines
+    cache_dir: str = Field(
+        "~/.cache/fedeas", min_length=1, description="decoded data and synthetic images"
+    )
+    output_dir: str = Field(
+        "~/fedeas-runs", min_length=1, description="each run makes a directory here"
+    )
+    run_name: str = Field(
+        "", pattern=r"^[A-Za-z0-9._-]*$", description="name of that directory; empty: time and seed"
+    )
+    device: str = Field(
+        "auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$", description="`auto`, `cpu`, `cuda[:N]`, `mps`"
+    )
+    threads: Count = Field(1, description="CPU threads of each client")
+    prepare_timeout: Positive = Field(86_400.0, description="seconds allowed for preparation")
+    round_timeout: Positive = Field(3_600.0, description="seconds allowed for a round")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_whole_numbers_as_floats(cls, values: Any) -> Any:
+        """TOML writes ``alpha = 1`` for 1.0; strict mode would refuse it."""
+        if not isinstance(values, Mapping):
+            return values
+        return {key: _as_float_where_one_is_due(cls, key, value) for key, value in values.items()}
+
+    @model_validator(mode="after")
+    def _paths_do_not_depend_on_where_flower_runs(self) -> Self:
+        for key in ("cache_dir", "output_dir"):
+            path = Path(getattr(self, key))
+            if not path.is_absolute() and path.parts[:1] != ("~",):
+                raise ValueError(
+                    f"{_kebab(key)} is {str(path)!r}; it must be absolute or begin with ~/, "
+                    "because Flower runs the app in a directory of its own"
+                )
+        return self
+
+    @classmethod
+    def parse(cls, values: Mapping[str, Any]) -> "Settings":
+        """Validate a flat mapping of kebab-case keys.
+
+        Parameters
+        ----------
+        values : mapping
+            Flower's run configuration, or the content of a TOML file.
+
+        Returns
+        -------
+        Settings
+
+        Raises
+        ------
+        UserError
+            Names each key, what was given and what is allowed.
+        """
+        try:
+            return cls.model_validate(dict(values))
+        except ValidationError as error:
+            raise UserError(_explain(error)) from None
+
+    def to_flat(self) -> dict[str, Value]:
+        """Return every key (kebab case) with its value, as Flower's run configuration holds it."""
+        return self.model_dump(by_alias=True)
+
+    @property
+    def cache_path(self) -> Path:
+        """The cache directory on this machine."""
+        return Path(self.cache_dir).expanduser()
+
+    @property
+    def output_path(self) -> Path:
+        """The directory of run directories on this machine."""
+        return Path(self.output_dir).expanduser()
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a flat TOML configuration file.
+
+    Raises
+    ------
+    UserError
+        The file is missing, unreadable or not TOML.
+    """
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"The configuration {path} cannot be read: {error.strerror}.") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"The configuration {path} is not valid TOML: {error}.") from error
+
+
+def _as_float_where_one_is_due(cls: type[Settings], key: str, value: Any) -> Any:
+    field = cls.model_fields.get(key.replace("-", "_"))
+    takes_float = field is not None and "float" in str(field.annotation)
+    return float(value) if takes_float and type(value) is int else value
+
+
+def _explain(error: ValidationError) -> str:
+    sentences: dict[str, str] = {}
+    for problem in error.errors():
+        key = str(problem["loc"][0]) if problem["loc"] else ""
+        sentences.setdefault(key, _sentence(key, problem))
+    return " ".join(sentences.values())
+
+
+def _sentence(key: str, problem: Any) -> str:
+    if not key:
+        return f"{problem['msg'].removeprefix('Value error, ')}."
+    field = Settings.model_fields.get(key.replace("-", "_"))
+    if field is None:
+        return f"Unknown key {key!r}{_nearest(key)}."
+    return f"{key} is {problem['input']!r}; {allowed(key)} is allowed."
+
+
+def _nearest(key: str) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(key, [_kebab(name) for name in Settings.model_fields], n=1)
+    return f" (did you mean {near[0]!r}?)" if near else "; `fedeas keys` lists the keys"
+
+
+def allowed(key: str) -> str:
+    """Say in words which values a key takes, from its schema."""
+    schema = Settings.model_json_schema(by_alias=True)["properties"][key]
+    return " or ".join(_words(part) for part in schema.get("anyOf", [schema]))
+
+
+def _words(schema: Mapping[str, Any]) -> str:
+    if "enum" in schema:
+        return "one of " + ", ".join(map(repr, schema["enum"]))
+    if "const" in schema:
+        return repr(schema["const"])
+    bounds = [
+        f"{sign} {schema[name]:g}"
+        for name, sign in (
+            ("minimum", "≥"), ("exclusiveMinimum", ">"), ("maximum", "≤"), ("exclusiveMaximum", "<"),
+        )  # fmt: skip
+        if name in schema
+    ]
+    kind = {
+        "integer": "a whole number", "number": "a number", "boolean": "true or false",
+        "string": "a text" + (f" matching {schema['pattern']}" if "pattern" in schema else ""),
+    }[schema["type"]]  # fmt: skip
+    return " ".join([kind, " and ".join(bounds)]).strip()
