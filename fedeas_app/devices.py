@@ -1,0 +1,52 @@
+"""The device that a setting names, and what torch may use of it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from fedeas_app.errors import UserError
+
+
+def resolve_device(name: str) -> torch.device:
+    """Turn ``auto``, ``cpu``, ``cuda``, ``cuda:N`` or ``mps`` into a device that is there.
+
+    Raises
+    ------
+    UserError
+        The device asked for is not on this machine.
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = torch.device(name)
+    if not _present(device):
+        raise UserError(
+            f"device is {name!r}, but torch sees {_seen()} on this machine; "
+            "use device = \"auto\" or one that is there."
+        )
+    return device
+
+
+@contextmanager
+def repeatable(threads: int) -> Iterator[None]:
+    """Fix what changes the bits of a result: the number of CPU threads, cuDNN's choice of kernel."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        with torch.backends.cudnn.flags(benchmark=False, deterministic=True):
+            yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _present(device: torch.device) -> bool:
+    if device.type == "cuda":
+        return (device.index or 0) < torch.cuda.device_count()
+    return device.type == "cpu" or torch.backends.mps.is_available()
+
+
+def _seen() -> str:
+    count = torch.cuda.device_count()
+    others = [f"cuda:{index}" for index in range(count)]
+    others += ["mps"] if torch.backends.mps.is_available() else []
+    return ", ".join(["cpu", *others]) + ("" if count else " and no CUDA device")

@@ -1,0 +1,77 @@
+"""Generators that travel inside the app.
+
+A Flower app bundle carries text files of at most 1 MiB each and leaves every other file out, so
+the weights travel as base64 in numbered JSON files, at half precision. They are unpacked, once,
+to an ordinary diffusers directory.
+"""
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load, save
+
+from fedeas_app.errors import UserError
+from fedeas_app.files import build_directory, sha256
+
+_ROOT = Path(__file__).parent / "shipped"
+_PART_BYTES = 720_000  # 960,000 characters of base64: below the bundle's limit for one file
+_CONFIGS = ("unet/config.json", "scheduler/scheduler_config.json", "card.json")
+_WEIGHTS = "unet/diffusion_pytorch_model.safetensors"
+
+
+def names() -> list[str]:
+    """Return the names of the shipped generators."""
+    return sorted(path.name for path in _ROOT.iterdir()) if _ROOT.is_dir() else []
+
+
+def pack(directory: Path, name: str, root: Path = _ROOT) -> Path:
+    """Turn a generator directory into text files that an app bundle carries.
+
+    Parameters
+    ----------
+    directory : Path
+        A trained generator in diffusers' layout.
+    name : str
+        What the key ``generator`` will call it.
+    root : Path
+        Where shipped generators live.
+    """
+    target = root / name
+    target.mkdir(parents=True, exist_ok=True)
+    weights = save({k: v.half() for k, v in load((directory / _WEIGHTS).read_bytes()).items()})
+    configs = {name: json.loads((directory / name).read_text()) for name in _CONFIGS}
+    parts = [weights[i : i + _PART_BYTES] for i in range(0, len(weights), _PART_BYTES)]
+    index = {"files": configs, "parts": len(parts), "sha256": sha256(weights)}
+    (target / "index.json").write_text(json.dumps(index, indent=1) + "\n")
+    for number, part in enumerate(parts):
+        text = base64.b64encode(part).decode()
+        (target / f"part-{number}.json").write_text(json.dumps({"base64": text}) + "\n")
+    return target
+
+
+def unpack(name: str, cache: Path, root: Path = _ROOT) -> Path:
+    """Unpack a shipped generator below a cache directory and return its directory.
+
+    Raises
+    ------
+    UserError
+        The shipped files are damaged, or the cache cannot be written.
+    """
+    index = json.loads((root / name / "index.json").read_text())
+    return build_directory(
+        cache / f"{name}-{index['sha256'][:16]}",
+        lambda target: _fill(target, root / name, index),
+    )
+
+
+def _fill(target: Path, source: Path, index: dict[str, Any]) -> None:
+    parts = (source / f"part-{number}.json" for number in range(index["parts"]))
+    weights = b"".join(base64.b64decode(json.loads(part.read_text())["base64"]) for part in parts)
+    if sha256(weights) != index["sha256"]:
+        raise UserError(f"The shipped generator {source.name!r} is damaged; install the app again.")
+    for file, content in index["files"].items():
+        (target / file).parent.mkdir(exist_ok=True)
+        (target / file).write_text(json.dumps(content, indent=2))
+    (target / _WEIGHTS).write_bytes(save({k: v.float() for k, v in load(weights).items()}))

@@ -1,0 +1,89 @@
+"""What the application asks of a generator."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedeas_app.errors import UserError
+
+OnBatch = Callable[[slice, NDArray[np.uint8]], None]
+
+
+class Generator(Protocol):
+    """A class-conditional image generator.
+
+    Attributes
+    ----------
+    name : str
+        How the user named it, for messages.
+    digest : str
+        Hexadecimal hash of all that changes pixels: weights, sampler, steps, precision.
+    num_classes : int
+        Number of labels it was trained on.
+    image_shape : tuple of int
+        (height, width, channels).
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def digest(self) -> str: ...
+
+    @property
+    def num_classes(self) -> int: ...
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]: ...
+
+    def generate(
+        self,
+        labels: NDArray[np.int64],
+        seeds: NDArray[np.int64],
+        on_batch: OnBatch | None = None,
+    ) -> NDArray[np.uint8]:
+        """Make one image for each label.
+
+        Parameters
+        ----------
+        labels : array of int, shape (n,)
+            In [0, num_classes).
+        seeds : array of int, shape (n,)
+            An image depends on its label and its seed, and on no other image.
+        on_batch : callable, optional
+            Called with the slice and the images of every finished batch.
+
+        Returns
+        -------
+        array of uint8, shape (n, height, width, channels)
+        """
+        ...
+
+
+def require_fit(
+    generator: Generator, num_classes: int, image_shape: tuple[int, int, int]
+) -> None:
+    """Refuse a generator made for other classes or another image size.
+
+    Raises
+    ------
+    UserError
+        Names both sides.
+    """
+    if generator.num_classes != num_classes:
+        raise UserError(
+            f"The generator {generator.name} knows {generator.num_classes} classes, but the dataset "
+            f"has {num_classes}; name a generator trained on this dataset."
+        )
+    if generator.image_shape != image_shape:
+        raise UserError(
+            f"The generator {generator.name} makes images of {_size(generator.image_shape)}, but "
+            f"the dataset holds {_size(image_shape)}; name a generator trained on this dataset."
+        )
+
+
+def _size(shape: tuple[int, int, int]) -> str:
+    height, width, channels = shape
+    return f"{width}x{height} pixels and {channels} channel{'s' if channels > 1 else ''}"
