@@ -1,0 +1,47 @@
+"""The client's side of a run: prepare once, then train in every round it is asked to."""
+
+import time
+
+from flwr.app import ArrayRecord, Context, Message
+from flwr.clientapp import ClientApp
+
+from fedeas_app import messages
+from fedeas_app.client import Client
+from fedeas_app.devices import repeatable, resolve_device
+from fedeas_app.local import train_sgd
+
+app = ClientApp()
+
+
+@app.query("outlook")
+def outlook(msg: Message, context: Context) -> Message:
+    """Say what the server must add up first, where the policy or β depends on all clients."""
+    client = Client.from_context(context)
+    return messages.reply(msg, messages.outlook_answer(client, msg))
+
+
+@app.query("prepare")
+def prepare(msg: Message, context: Context) -> Message:
+    """Work out which images are missing, make them, cache them, and answer with totals alone."""
+    started = time.perf_counter()
+    client, order = Client.from_context(context), messages.read_order(msg)
+    with repeatable(client.settings.threads):
+        synthesis = client.synthesise(order)
+    seconds = time.perf_counter() - started
+    return messages.reply(msg, messages.preparation_answer(client, order, synthesis, seconds))
+
+
+@app.train()
+def train(msg: Message, context: Context) -> Message:
+    """Train on real and synthetic images; answer with the weights, n_k, OUI and the loss."""
+    client, order = Client.from_context(context), messages.read_order(msg)
+    device = resolve_device(client.settings.device)
+    with repeatable(client.settings.threads):
+        model = client.model()
+        model.load_state_dict(msg.content.array_records[messages.ARRAYS].to_torch_state_dict())
+        model.to(device)
+        examples = client.examples(order).to(device)
+        loss = train_sgd(model, examples, client.settings, client.rng(messages.read_round(msg)))
+        oui = client.oui(model, device)
+    metrics = messages.train_answer(client, examples, oui, loss)
+    return messages.reply(msg, metrics, ArrayRecord(model.state_dict()))

@@ -1,0 +1,164 @@
+"""One client: its images, what it lacks, and what it makes of it.
+
+Built anew for every message: deployed, each message runs in a fresh process.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from flwr.app import Context
+from numpy.typing import NDArray
+
+from fedeas_app import budget, oui, seeds
+from fedeas_app.data import Split, load_split, partition
+from fedeas_app.errors import UserError
+from fedeas_app.generators import Generator, open_generator, require_fit
+from fedeas_app.generators.cache import Drawer
+from fedeas_app.local import Examples
+from fedeas_app.local.examples import normalise
+from fedeas_app.models import Classifier, make_model
+from fedeas_app.settings import Settings
+
+
+@dataclass(frozen=True)
+class Order:
+    """What the server decided for one client's synthesis.
+
+    Attributes
+    ----------
+    beta : float
+        β; for ``beta = "auto"`` the server resolved it.
+    share : int
+        This client's part of the total T, for the policies that split a total.
+    """
+
+    beta: float = 0.0
+    share: int = 0
+
+
+@dataclass(frozen=True)
+class Synthesis:
+    """The synthetic images of a client and how many of them had to be made just now."""
+
+    images: NDArray[np.uint8]
+    labels: NDArray[np.int64]
+    made: int
+
+
+class Client:
+    """A client of the federation, as its own machine sees it.
+
+    Parameters
+    ----------
+    settings : Settings
+    partition_id : int
+        Which part of the dataset is this client's.
+    num_partitions : int
+        Into how many parts the dataset is split.
+    """
+
+    def __init__(self, settings: Settings, partition_id: int, num_partitions: int) -> None:
+        self.settings = settings
+        self.partition_id = partition_id
+        self.num_partitions = num_partitions
+
+    @classmethod
+    def from_context(cls, context: Context) -> "Client":
+        """Read the run configuration and the node's own.
+
+        Raises
+        ------
+        UserError
+            The node has no partition, or the settings are not valid.
+        """
+        try:
+            partition_id = int(context.node_config["partition-id"])
+            num_partitions = int(context.node_config["num-partitions"])
+        except (KeyError, ValueError) as error:
+            raise UserError(
+                "This SuperNode has no partition; start it with "
+                '--node-config "partition-id=0 num-partitions=3" (numbers of your own).'
+            ) from error
+        return cls(Settings.parse(context.run_config), partition_id, num_partitions)
+
+    @cached_property
+    def dataset(self) -> Split:
+        """The whole training set, memory-mapped."""
+        return load_split(self.settings, "train")
+
+    @cached_property
+    def indices(self) -> NDArray[np.int64]:
+        """Which images of the training set are this client's."""
+        parts = partition(self.dataset.labels, self.num_partitions, self.settings)
+        return parts[self.partition_id]
+
+    @cached_property
+    def labels(self) -> NDArray[np.int64]:
+        """The labels of this client's real images."""
+        return self.dataset.labels[self.indices]
+
+    @cached_property
+    def counts(self) -> NDArray[np.int64]:
+        """n_k^c, shape (1, C). They never leave the client."""
+        classes = len(self.dataset.class_names)
+        return np.bincount(self.labels, minlength=classes).astype(np.int64)[None, :]
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """(height, width, channels)."""
+        _, height, width, channels = self.dataset.images.shape
+        return height, width, channels
+
+    def need(self, order: Order) -> NDArray[np.int64]:
+        """Return g_k^c, the synthetic images wanted of each class, shape (C,)."""
+        policy = self.settings.policy
+        total = order.share if policy in budget.TOTAL_POLICIES else None
+        return budget.allocate(self.counts, policy, beta=order.beta, total=total)[0]
+
+    def synthesise(self, order: Order) -> Synthesis:
+        """Return this client's synthetic images, making those that its cache lacks."""
+        need = self.need(order)
+        if not need.any():
+            empty = np.empty((0, *self.image_shape), np.uint8)
+            return Synthesis(empty, np.empty(0, np.int64), 0)
+        drawer = Drawer(self.settings.cache_path, self._generator(), self._seed)
+        return Synthesis(*drawer.fetch(need))
+
+    def examples(self, order: Order) -> Examples:
+        """Return real ∪ synthetic."""
+        synthetic = self.synthesise(order)
+        images = np.concatenate([self.dataset.images[self.indices], synthetic.images])
+        return Examples.from_arrays(images, np.concatenate([self.labels, synthetic.labels]))
+
+    def model(self) -> Classifier:
+        """Return the classifier, its weights still to be loaded."""
+        return make_model(self.settings, self.image_shape, len(self.dataset.class_names))
+
+    def rng(self, server_round: int) -> torch.Generator:
+        """Return the stream of this client in this round."""
+        return seeds.torch_rng("train", self.settings.seed, server_round, self.partition_id)
+
+    @torch.inference_mode()
+    def oui(self, model: Classifier, device: torch.device) -> float:
+        """Return OUI_k of the trained model on the fixed probe batch of real images."""
+        probe = self.dataset.images[self.indices[self._probe()]]
+        images = Examples.from_arrays(probe, np.zeros(len(probe), np.int64)).images
+        model.eval()
+        return oui.oui(model.preactivations(normalise(images.to(device))).flatten(1).cpu().numpy())
+
+    def _probe(self) -> NDArray[np.int64]:
+        """Choose the probe batch: the same in every round, with replacement where images are few."""
+        rng = seeds.numpy_rng("probe", self.settings.seed, self.partition_id)
+        size, available = self.settings.oui_probe_size, len(self.indices)
+        return rng.choice(available, size, replace=available < size)
+
+    @property
+    def _seed(self) -> int:
+        return seeds.derive("client", self.settings.seed, self.partition_id)
+
+    def _generator(self) -> Generator:
+        generator = open_generator(self.settings)
+        require_fit(generator, len(self.dataset.class_names), self.image_shape)
+        return generator

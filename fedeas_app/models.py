@@ -1,0 +1,122 @@
+"""The classifiers, each naming its penultimate pre-activation for OUI."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import nn
+from torchvision.models import resnet18
+from torchvision.models.resnet import BasicBlock
+
+from fedeas_app import seeds
+from fedeas_app.errors import UserError
+from fedeas_app.settings import Settings
+
+
+class Classifier(nn.Module, ABC):
+    """A network whose last hidden layer can be looked at before its non-linearity."""
+
+    @abstractmethod
+    def preactivations(self, images: torch.Tensor) -> torch.Tensor:
+        """Return z, the input of the last hidden layer's ReLU; the first axis is the batch."""
+
+    @abstractmethod
+    def head(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Map the activated last hidden layer to logits, shape (batch, classes)."""
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Return logits, shape (batch, classes), of images (batch, channels, height, width)."""
+        return self.head(torch.relu(self.preactivations(images)))
+
+
+class SmallCnn(Classifier):
+    """The CNN of FedOUI (arXiv 2605.11571), sized to the input.
+
+    Two 3x3 convolutions (32 and 64 channels), each with ReLU and 2x2 pooling, a hidden layer of 128
+    units (the penultimate one) and the output. No normalisation layers.
+    """
+
+    def __init__(self, channels: int, height: int, width: int, num_classes: int) -> None:
+        super().__init__()
+        self.convolutions = nn.Sequential(
+            nn.Conv2d(channels, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Flatten(),
+        )  # fmt: skip
+        self.hidden = nn.Linear(64 * (height // 4) * (width // 4), 128)
+        self.output = nn.Linear(128, num_classes)
+
+    def preactivations(self, images: torch.Tensor) -> torch.Tensor:
+        """Return the hidden layer before its ReLU, shape (batch, 128)."""
+        hidden: torch.Tensor = self.hidden(self.convolutions(images))
+        return hidden
+
+    def head(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Return the logits."""
+        logits: torch.Tensor = self.output(hidden)
+        return logits
+
+
+class ResNet18(Classifier):
+    """torchvision's ResNet-18 for small images: a 3x3 stem of stride 1 and no pooling after it.
+
+    The last hidden layer is the last block's sum, (batch, 512, height / 8, width / 8).
+    """
+
+    def __init__(self, channels: int, num_classes: int, norm: str) -> None:
+        super().__init__()
+        layer: Callable[..., nn.Module] = partial(nn.GroupNorm, 32)
+        self.net = resnet18(
+            num_classes=num_classes, norm_layer=layer if norm == "group" else nn.BatchNorm2d
+        )
+        self.net.conv1 = nn.Conv2d(channels, 64, 3, padding=1, bias=False)
+        self.net.maxpool = nn.Identity()
+
+    def preactivations(self, images: torch.Tensor) -> torch.Tensor:
+        """Return the last block's sum before its ReLU."""
+        net = self.net
+        x = net.layer3(net.layer2(net.layer1(net.relu(net.bn1(net.conv1(images))))))
+        return _before_last_relu(net.layer4[1], net.layer4[0](x))
+
+    def head(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Pool and classify."""
+        logits: torch.Tensor = self.net.fc(self.net.avgpool(hidden).flatten(1))
+        return logits
+
+
+def make_model(settings: Settings, image_shape: tuple[int, int, int], classes: int) -> Classifier:
+    """Return the classifier of the settings with weights that depend on the seed alone.
+
+    Parameters
+    ----------
+    settings : Settings
+    image_shape : tuple of int
+        (height, width, channels).
+    classes : int
+
+    Raises
+    ------
+    UserError
+        The images are too small for the network.
+    """
+    height, width, channels = image_shape
+    least = 4 if settings.model == "cnn" else 8
+    if min(height, width) < least:
+        raise UserError(
+            f"model {settings.model!r} needs images of at least {least}x{least} pixels, but these have "
+            f"{width}x{height}; set image-size to {least} or more."
+        )
+    with seeds.global_torch_seed("model", settings.seed):
+        if settings.model == "cnn":
+            return SmallCnn(channels, height, width, classes)
+        return ResNet18(channels, classes, settings.norm)
+
+
+def _before_last_relu(block: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """Run a residual block up to, not including, the ReLU after its sum."""
+    if not isinstance(block, BasicBlock):
+        raise TypeError("ResNet-18 is made of basic blocks")
+    out = block.relu(block.bn1(block.conv1(x)))
+    total: torch.Tensor = block.bn2(block.conv2(out)) + x
+    return total
