@@ -1,0 +1,60 @@
+"""How good the global model is, on the server's test set."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from flwr.app import ArrayRecord
+from torch.nn import functional
+
+from fedeas_app.data import Split
+from fedeas_app.devices import repeatable, resolve_device
+from fedeas_app.local.examples import Examples, normalise
+from fedeas_app.models import Classifier
+from fedeas_app.settings import Settings
+
+_BATCH = 512
+
+
+class Evaluator:
+    """Evaluates global models on the test set.
+
+    Parameters
+    ----------
+    model : Classifier
+        Its weights are overwritten at each evaluation.
+    test : Split
+    settings : Settings
+    """
+
+    def __init__(self, model: Classifier, test: Split, settings: Settings) -> None:
+        self._device = resolve_device(settings.device)
+        self._threads = settings.threads
+        self._model = model.to(self._device)
+        self._test = test
+
+    @torch.inference_mode()
+    def __call__(self, arrays: ArrayRecord) -> dict[str, float]:
+        """Return ``accuracy`` in [0, 1] and the mean cross-entropy ``loss``."""
+        self._model.load_state_dict(arrays.to_torch_state_dict())
+        self._model.eval()
+        correct, loss = 0, 0.0
+        with repeatable(self._threads):
+            for start in range(0, len(self._test.labels), _BATCH):
+                batch = slice(start, start + _BATCH)
+                examples = Examples.from_arrays(self._test.images[batch], self._test.labels[batch])
+                examples = examples.to(self._device)
+                logits = self._model(normalise(examples.images))
+                correct += int((logits.argmax(1) == examples.labels).sum())
+                loss += float(functional.cross_entropy(logits, examples.labels, reduction="sum"))
+        return {"accuracy": correct / len(self._test.labels), "loss": loss / len(self._test.labels)}
+
+
+def area_under_curve(accuracies: Sequence[float]) -> float:
+    """Return the mean height of the accuracy curve over rounds 1 to R.
+
+    FedOUI's AUC: the trapezoid rule over rounds, divided by R - 1; the accuracy itself for R = 1.
+    """
+    if len(accuracies) == 1:
+        return float(accuracies[0])
+    return float(np.trapezoid(accuracies)) / (len(accuracies) - 1)

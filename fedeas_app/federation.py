@@ -1,0 +1,147 @@
+"""The server's line to the clients: who is there, and replies handed on as they come in."""
+
+import re
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from flwr.app import Message, RecordDict
+from flwr.serverapp import Grid
+
+from fedeas_app.errors import UserError
+from fedeas_app.settings import Settings
+
+CONNECT_TIMEOUT = 120.0  # seconds to wait for the clients that were asked for
+_FIRST_POLL, _LAST_POLL = 0.02, 1.0  # seconds between looks for replies
+
+
+class StreamingGrid(Grid):
+    """A grid whose replies can be used one by one, so that a round never holds all of them.
+
+    Everything else is the wrapped grid's.
+    """
+
+    def __init__(self, grid: Grid) -> None:
+        self._grid = grid
+
+    def set_run(self, run: Any) -> None:
+        """Hand on."""
+        self._grid.set_run(run)
+
+    @property
+    def run(self) -> Any:
+        """Hand on."""
+        return self._grid.run
+
+    def create_message(self, *args: Any, **kwargs: Any) -> Message:
+        """Hand on."""
+        return self._grid.create_message(*args, **kwargs)
+
+    def get_node_ids(self) -> Iterable[int]:
+        """Hand on."""
+        return self._grid.get_node_ids()
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Hand on."""
+        return self._grid.push_messages(messages)
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """Hand on."""
+        return self._grid.pull_messages(message_ids)
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterator[Message]:
+        """Send all messages; yield each reply when it arrives, until the last or the timeout."""
+        waiting = set(self._grid.push_messages(messages))
+        deadline = time.monotonic() + (timeout if timeout is not None else float("inf"))
+        pause = _FIRST_POLL
+        while waiting and time.monotonic() < deadline:
+            replies = list(self._grid.pull_messages(waiting))
+            waiting -= {reply.metadata.reply_to_message_id for reply in replies}
+            yield from _release(replies)
+            pause = _FIRST_POLL if replies else min(pause * 1.5, _LAST_POLL)
+            if waiting:
+                time.sleep(pause)
+
+
+def connect(grid: Grid, settings: Settings, timeout: float = CONNECT_TIMEOUT) -> list[int]:
+    """Wait for the clients asked for and return their node ids.
+
+    Raises
+    ------
+    UserError
+        Another number of SuperNodes is connected.
+    """
+    wanted = settings.num_clients
+    deadline = time.monotonic() + timeout
+    nodes = sorted(grid.get_node_ids())
+    while len(nodes) < (1 if wanted == "auto" else wanted) and time.monotonic() < deadline:
+        if nodes and wanted != "auto" and _is_simulation(grid):
+            break  # simulated nodes are all there from the start
+        time.sleep(1.0)
+        nodes = sorted(grid.get_node_ids())
+    if not nodes or (wanted != "auto" and len(nodes) != wanted):
+        raise UserError(
+            f"num-clients is {wanted}, but {len(nodes)} SuperNodes are connected; in simulation add "
+            f"--federation-config 'num-supernodes={wanted}' (`fedeas run` does), else connect as many "
+            "SuperNodes, or set num-clients to \"auto\"."
+        )
+    return nodes
+
+
+def ask(
+    grid: Grid, requests: dict[int, RecordDict], message_type: str, timeout: float
+) -> Iterator[tuple[int, Message]]:
+    """Send each node its request and yield (node id, reply) as replies come in.
+
+    Raises
+    ------
+    UserError
+        When all is over, if a node failed or did not answer in time: each reason once, counted.
+    """
+    sent = [Message(content, node, message_type) for node, content in requests.items()]
+    failures: Counter[str] = Counter()
+    answered = 0
+    for reply in StreamingGrid(grid).send_and_receive(sent, timeout=timeout):
+        answered += 1
+        if reply.has_error():
+            failures[reason(reply)] += 1
+        else:
+            yield addressee(sent, reply), reply
+    if answered < len(sent):
+        failures[f"No reply within {timeout:g} seconds."] = len(sent) - answered
+    if failures:
+        raise UserError(f"{message_type} failed: {summarise(failures)}")
+
+
+def addressee(sent: Iterable[Message], reply: Message) -> int:
+    """Return the node that a reply is about; errors made up by the SuperLink do not carry it."""
+    origin = reply.metadata.reply_to_message_id
+    nodes = [msg.metadata.dst_node_id for msg in sent if msg.metadata.message_id == origin]
+    return nodes[0] if nodes else reply.metadata.src_node_id
+
+
+def reason(reply: Message) -> str:
+    """Return a failed client's own sentence, without Flower's wrapping."""
+    text = reply.error.reason or f"error code {reply.error.code}"
+    wrapped = re.fullmatch(r"<class '[\w.]+'>:<'(.*)'>", text, re.DOTALL)
+    return (wrapped.group(1) if wrapped else text).strip()
+
+
+def summarise(failures: Counter[str]) -> str:
+    """Name each distinct reason once, the most frequent first, with the number of clients."""
+    return " ".join(
+        f"{text} ({count} clients)" if count > 1 else text for text, count in failures.most_common()
+    )
+
+
+def _release(replies: list[Message]) -> Iterator[Message]:
+    """Yield the replies, letting go of each before the next is worked on."""
+    while replies:
+        yield replies.pop(0)
+
+
+def _is_simulation(grid: Grid) -> bool:
+    return type(grid).__name__ == "InMemoryGrid"

@@ -1,0 +1,6 @@
+"""How the server weighs its clients: one file per rule, on one base."""
+
+from fedeas_app.strategies.base import WeightedAverage
+from fedeas_app.strategies.registry import make_strategy
+
+__all__ = ["WeightedAverage", "make_strategy"]

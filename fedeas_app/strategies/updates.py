@@ -1,0 +1,111 @@
+"""The models that came back in a round: checked, kept off the heap, averaged in client order."""
+
+import tempfile
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+from flwr.app import Array, ArrayRecord
+from numpy.typing import NDArray
+
+_IN_MEMORY = 64 * 2**20  # bytes; what exceeds it goes to a temporary file
+
+
+class BadReplyError(ValueError):
+    """A reply that must not count, with the reason."""
+
+
+class Updates:
+    """The client models of one round.
+
+    Weights may depend on all replies (FedOUI fits a distribution to them), so no model can be added
+    up when it arrives. They are written one after the other to a file instead: memory stays at
+    about one model whatever the number of clients.
+
+    Parameters
+    ----------
+    arrays : ArrayRecord
+        The global model, whose names, shapes and types every reply must have.
+    """
+
+    def __init__(self, arrays: ArrayRecord) -> None:
+        template = {name: array.numpy() for name, array in arrays.items()}
+        self._template = {name: (a.shape, a.dtype, a.nbytes) for name, a in template.items()}
+        self._size = sum(a.nbytes for a in template.values())
+        self._slots: dict[int, int] = {}
+        self._file = tempfile.SpooledTemporaryFile(_IN_MEMORY)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._file.close()
+
+    def add(self, partition: int, arrays: ArrayRecord) -> None:
+        """Check a client's model and keep it.
+
+        Raises
+        ------
+        BadReplyError
+            Names, shapes or types differ from the global model's, or a value is not finite.
+        """
+        data = self._checked(arrays)
+        self._file.seek(len(self._slots) * self._size)
+        for array in data:
+            self._file.write(array.tobytes())
+        self._slots[partition] = len(self._slots)
+
+    def average(self, weights: Mapping[int, float]) -> ArrayRecord:
+        """Return Σ_k w_k·(model of k), added up in order of partition.
+
+        Floating-point arrays are summed in float64 and returned in their own type. Counters (integer
+        buffers, such as the number of batches a normalisation layer has seen) have no meaningful
+        mean: the largest is taken.
+
+        Parameters
+        ----------
+        weights : mapping of int to float
+            One weight for each partition added; they sum to 1.
+        """
+        merged: dict[str, Array] = {}
+        offset = 0
+        for name, (shape, dtype, nbytes) in self._template.items():
+            values = self._merge(weights, offset, nbytes, dtype)
+            merged[name] = Array(np.asarray(values, dtype).reshape(shape))
+            offset += nbytes
+        return ArrayRecord(merged)
+
+    def _merge(
+        self, weights: Mapping[int, float], offset: int, nbytes: int, dtype: np.dtype[np.generic]
+    ) -> NDArray[np.generic]:
+        floating = np.issubdtype(dtype, np.floating)
+        merged = np.zeros(nbytes // dtype.itemsize, np.float64 if floating else dtype)
+        for partition in sorted(weights):
+            self._file.seek(self._slots[partition] * self._size + offset)
+            values = np.frombuffer(self._file.read(nbytes), dtype)
+            if floating:
+                merged += weights[partition] * values
+            else:
+                np.maximum(merged, values, out=merged)
+        return merged
+
+    def _checked(self, arrays: ArrayRecord) -> list[NDArray[np.generic]]:
+        if list(arrays) != list(self._template):
+            raise BadReplyError("the names of its arrays are not those of the global model")
+        data = []
+        for name, (shape, dtype, _) in self._template.items():
+            array = arrays[name].numpy()
+            if array.shape != shape or array.dtype != dtype:
+                raise BadReplyError(
+                    f"{name} is {array.dtype}{list(array.shape)}, not {dtype}{list(shape)}"
+                )
+            if not np.isfinite(array).all():
+                raise BadReplyError(f"{name} holds values that are not finite")
+            data.append(array)
+        return data

@@ -1,0 +1,44 @@
+"""What the server needs of the learning task: a test set, a first model, and what they are."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from flwr.app import ArrayRecord
+
+from fedeas_app.data import Split, load_split, partition, partition_digest
+from fedeas_app.generators import open_generator, require_fit
+from fedeas_app.models import Classifier, make_model
+from fedeas_app.runs.manifest import describe
+from fedeas_app.settings import Settings
+
+
+@dataclass(frozen=True)
+class Task:
+    """A learning task as the server sees it."""
+
+    test: Split
+    model: Classifier
+    initial_arrays: ArrayRecord
+    manifest: dict[str, Any]
+
+
+def load_task(settings: Settings, num_clients: int) -> Task:
+    """Load the test set, make the first model, and check what the clients will need.
+
+    Whatever is wrong with the dataset, the partition or the generator shows here, once, instead of
+    at every client; and the decoded data lies ready for all workers of this machine.
+
+    Raises
+    ------
+    UserError
+    """
+    train, test = load_split(settings, "train"), load_split(settings, "test")
+    parts = partition(train.labels, num_clients, settings)
+    _, height, width, channels = train.images.shape
+    shape, classes = (height, width, channels), len(train.class_names)
+    if settings.policy != "none":
+        require_fit(open_generator(settings), classes, shape)
+    model = make_model(settings, shape, classes)
+    initial = ArrayRecord(model.state_dict())
+    manifest = describe(settings, train, test, partition_digest(parts), initial)
+    return Task(test, model, initial, manifest)

@@ -1,0 +1,63 @@
+"""The server's side of a run: prepare the clients, then rounds, and a record of both."""
+
+from logging import INFO
+
+from flwr.app import ArrayRecord, Context, MetricRecord
+from flwr.common.logger import log
+from flwr.serverapp import Grid, ServerApp
+
+from fedeas_app.errors import UserError
+from fedeas_app.evaluation import Evaluator
+from fedeas_app.federation import StreamingGrid, connect
+from fedeas_app.preparation import prepare
+from fedeas_app.runs import RunRecord
+from fedeas_app.runs.text import describe_plan, describe_summary
+from fedeas_app.settings import Settings
+from fedeas_app.strategies import make_strategy
+from fedeas_app.task import load_task
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Run one configuration from start to end."""
+    settings = Settings.parse(context.run_config)
+    record = RunRecord(settings)
+    log(INFO, "The record of this run is %s", record.directory)
+    try:
+        run(StreamingGrid(grid), settings, record)
+    except BaseException as error:
+        record.fail(str(error) if isinstance(error, UserError) else repr(error))
+        raise
+
+
+def run(grid: Grid, settings: Settings, record: RunRecord) -> None:
+    """Tell the story of a run."""
+    with record.phase("load"):
+        nodes = connect(grid, settings)
+        task = load_task(settings, len(nodes))
+        record.add_manifest(task.manifest)
+
+    with record.phase("prepare"):
+        plan = prepare(grid, nodes, settings, on_client=record.add_client)
+        record.add_plan(plan)
+    describe_plan(plan, settings)
+
+    strategy = make_strategy(settings, plan)
+    evaluator = Evaluator(task.model, task.test, settings)
+
+    def evaluate(server_round: int, arrays: ArrayRecord) -> MetricRecord:
+        metrics = evaluator(arrays)
+        record.add_round(server_round, metrics, strategy.reports.get(server_round))
+        return MetricRecord(dict(metrics))
+
+    with record.phase("train"):
+        result = strategy.start(
+            grid,
+            task.initial_arrays,
+            num_rounds=settings.rounds,
+            timeout=settings.round_timeout,
+            evaluate_fn=evaluate,
+        )
+    describe_summary(record.complete(result.arrays), record.directory)
