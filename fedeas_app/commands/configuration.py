@@ -1,0 +1,79 @@
+"""From a file and ``--set`` options to settings."""
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedeas_app.errors import UserError
+from fedeas_app.settings import Settings, read_toml
+
+DEFAULT_CLIENTS = 10
+
+ConfigArgument = Annotated[
+    Path | None, typer.Argument(help="A TOML file, or the name of a preset such as cifar10.")
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Override one key; may be repeated."),
+]
+_PLACES = ("cache-dir", "output-dir")
+
+
+def load_settings(config: Path | None, overrides: list[str] | None) -> Settings:
+    """Read a configuration, apply overrides, and resolve what a simulation needs to know.
+
+    Relative paths are taken from the current directory, since Flower runs the app in another.
+
+    Raises
+    ------
+    UserError
+    """
+    values = read_toml(_find(config)) if config is not None else {}
+    for override in overrides or []:
+        key, value = parse_override(override)
+        values[key] = value
+    if values.get("num-clients", "auto") == "auto":
+        values["num-clients"] = DEFAULT_CLIENTS
+    return Settings.parse(_with_absolute_paths(values))
+
+
+def parse_override(text: str) -> tuple[str, Any]:
+    """Split ``key=value``; the value is TOML, and what is not TOML is taken as text."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise UserError(f"--set takes KEY=VALUE, not {text!r}.")
+    try:
+        return key.strip(), tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key.strip(), value.strip()
+
+
+def app_root() -> Path:
+    """Return the directory that holds the app: the clone it was installed from, or the bundle."""
+    package = Path(__file__).parents[1]
+    clone = package.parent
+    return clone if (clone / "pyproject.toml").is_file() else package / "bundle"
+
+
+def _find(config: Path) -> Path:
+    """Return a file, or the preset of that name when there is no such file."""
+    preset = app_root() / "conf" / f"{config.stem}.toml"
+    return preset if not config.exists() and preset.is_file() else config
+
+
+def _with_absolute_paths(values: dict[str, Any]) -> dict[str, Any]:
+    resolved = dict(values)
+    for key, value in values.items():
+        if isinstance(value, str) and _is_relative_path(key, value):
+            resolved[key] = str(Path(value).absolute())
+    return resolved
+
+
+def _is_relative_path(key: str, value: str) -> bool:
+    if not value or value.startswith(("/", "~")):
+        return False
+    if key == "generator":
+        return "/" in value
+    return key in _PLACES or (key == "dataset" and value.startswith(("./", "../")))

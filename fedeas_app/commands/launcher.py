@@ -1,0 +1,219 @@
+"""Run the app in Flower's simulation without leaving anything behind.
+
+``flwr run`` alone starts a SuperLink that stays, remembers the environment of its first caller,
+installs the app's dependencies anew and ends with status 0 even when the run failed. Here every run
+has a SuperLink, a Flower home and a port of its own, and all its processes end with it.
+"""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+
+import psutil
+import tomli_w
+
+from fedeas_app.commands.configuration import app_root
+from fedeas_app.errors import UserError
+from fedeas_app.settings import Settings
+
+START_TIMEOUT = 60.0  # seconds for the SuperLink to answer
+STOP_TIMEOUT = 10.0  # seconds for processes to end before they are killed
+_MARK = "FEDEAS_LAUNCH"  # in the environment of every process of a run
+_SHORT_ENOUGH = 60  # Ray's sockets lie below its directory, and their paths must not exceed 107 bytes
+
+
+class Simulation:
+    """A SuperLink of our own with one run in it.
+
+    Parameters
+    ----------
+    settings : Settings
+    home : Path
+        An empty directory; becomes the Flower home.
+    """
+
+    def __init__(self, settings: Settings, home: Path) -> None:
+        self._settings = settings
+        self._home = home
+        self._port = _free_port()
+        self._mark = uuid.uuid4().hex
+        self.log_file = home / "flower.log"
+        self._superlink = self._start_superlink()
+
+    def submit(self) -> "subprocess.Popen[bytes]":
+        """Submit the app and return the process that follows its log until it ends."""
+        self._await_superlink()
+        config = self._home / "run.toml"
+        config.write_text(tomli_w.dumps(self._settings.to_flat()), encoding="utf-8")
+        command = [
+            _tool("flwr"), "run", str(self._app_directory()), "local", "--stream",
+            "--run-config", str(config), "--federation-config", federation_config(self._settings),
+        ]  # fmt: skip
+        return self._popen(command)
+
+    def stop(self) -> None:
+        """End every process of this run, whoever its parent is by now."""
+        processes = self._processes()
+        for process in processes:
+            with suppress(psutil.NoSuchProcess):
+                process.terminate()
+        _, alive = psutil.wait_procs(processes, timeout=STOP_TIMEOUT)
+        for process in [*alive, *self._processes()]:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        self._superlink.wait()
+
+    def log_tail(self, lines: int = 15) -> str:
+        """Return the end of Flower's log."""
+        text = self.log_file.read_text(encoding="utf-8", errors="replace")
+        return "\n".join(text.splitlines()[-lines:])
+
+    def _start_superlink(self) -> "subprocess.Popen[bytes]":
+        connection = {"address": f"127.0.0.1:{self._port}", "insecure": True}
+        config = {"superlink": {"default": "local", "local": connection}}
+        (self._home / "config.toml").write_text(tomli_w.dumps(config), encoding="utf-8")
+        return self._popen(
+            [
+                _tool("flower-superlink"), "--insecure", "--simulation", "--host", "127.0.0.1",
+                "--port", str(self._port), "--isolation", "subprocess",
+            ]  # fmt: skip
+        )
+
+    def _await_superlink(self) -> None:
+        deadline = time.monotonic() + START_TIMEOUT
+        while time.monotonic() < deadline and self._superlink.poll() is None:
+            with suppress(OSError):
+                opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+                with opener.open(f"http://127.0.0.1:{self._port}/health", timeout=2):
+                    return
+            time.sleep(0.1)
+        raise UserError(f"Flower's SuperLink did not start:\n{self.log_tail()}")
+
+    def _popen(self, command: list[str]) -> "subprocess.Popen[bytes]":
+        with open(self.log_file, "ab") as log:
+            return subprocess.Popen(  # noqa: S603  # our own command line, no shell
+                command, cwd=self._home, env=self._environment(), stdin=subprocess.DEVNULL,
+                stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+
+    def _environment(self) -> dict[str, str]:
+        bin_directory = str(Path(sys.executable).parent)
+        environment = os.environ | {
+            _MARK: self._mark,
+            "PATH": os.pathsep.join([bin_directory, os.environ.get("PATH", "")]),
+            "FLWR_HOME": str(self._home),
+            "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+            "FLWR_TELEMETRY_ENABLED": "0",
+            "FLWR_DISABLE_UPDATE_CHECK": "1",
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "HF_HUB_DISABLE_TELEMETRY": "1",
+            "NO_PROXY": ",".join(filter(None, [os.environ.get("NO_PROXY", ""), "127.0.0.1"])),
+            "PYTHONUNBUFFERED": "1",
+        }
+        if len(str(self._home)) < _SHORT_ENOUGH:
+            environment["RAY_TMPDIR"] = str(self._home)
+        return environment
+
+    def _app_directory(self) -> Path:
+        """Return the clone, or put an app directory together from an installed package."""
+        root = app_root()
+        if root.name != "bundle":
+            return root
+        target = self._home / "app"
+        package = root.parent
+        shutil.copytree(root, target)
+        shutil.copytree(package, target / "fedeas_app", ignore=shutil.ignore_patterns("__pycache__"))
+        for door in ("server_app.py", "client_app.py"):
+            shutil.copy(package.parent / door, target)
+        return target
+
+    def _processes(self) -> list[psutil.Process]:
+        return [process for process in psutil.process_iter() if _carries(process, self._mark)]
+
+
+@contextmanager
+def simulation(settings: Settings) -> Iterator[Simulation]:
+    """Start a SuperLink; end all its processes and remove its files afterwards, also on SIGTERM."""
+    home = Path(tempfile.mkdtemp(prefix="fedeas-"))
+    started: Simulation | None = None
+    with _sigterm_as_interrupt():
+        try:
+            started = Simulation(settings, home)
+            yield started
+        finally:
+            if started is not None:
+                started.stop()
+            shutil.rmtree(home, ignore_errors=True)
+
+
+def federation_config(settings: Settings) -> str:
+    """Return Flower's simulation options: one worker for each `threads` cores, GPUs shared."""
+    cores = _cores()
+    workers = max(1, cores // settings.threads)
+    options: dict[str, str | int | float] = {
+        "num-supernodes": int(settings.num_clients),
+        "client-resources-num-cpus": min(settings.threads, cores),
+        "client-resources-num-gpus": _gpu_share(settings, workers),
+        "init-args-num-cpus": cores,
+        "init-args-logging-level": '"ERROR"',
+        "init-args-log-to-driver": "false",
+    }
+    return " ".join(f"{key}={value}" for key, value in options.items())
+
+
+def _gpu_share(settings: Settings, workers: int) -> float:
+    """Return the share of a GPU that each worker is promised, so that all workers fit."""
+    if settings.device in ("cpu", "mps") or shutil.which("nvidia-smi") is None:
+        return 0.0
+    import torch
+
+    gpus = torch.cuda.device_count()
+    return min(1.0, round(gpus / workers, 4)) if gpus else 0.0
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _tool(name: str) -> str:
+    beside = Path(sys.executable).parent / name
+    found = str(beside) if beside.is_file() else shutil.which(name)
+    if found is None:
+        raise UserError(f"{name} is not installed; run `pip install 'flwr[simulation]'`.")
+    return found
+
+
+def _carries(process: psutil.Process, mark: str) -> bool:
+    try:
+        return process.environ().get(_MARK) == mark
+    except (psutil.Error, OSError):
+        return False
+
+
+@contextmanager
+def _sigterm_as_interrupt() -> Iterator[None]:
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

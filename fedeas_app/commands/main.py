@@ -1,0 +1,17 @@
+"""The ``fedeas`` command."""
+
+import typer
+
+from fedeas_app.commands import generator, keys, plan, run
+
+app = typer.Typer(
+    name="fedeas",
+    help="Federated learning when clients lack classes: FedEAS synthesis and FedOUI weighting.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command("run")(run.run)
+app.command("plan")(plan.plan)
+app.command("keys")(keys.keys)
+app.add_typer(generator.app, name="generator")

@@ -1,0 +1,85 @@
+"""``fedeas plan``: what a run would generate, without generating or training."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from fedeas_app import budget
+from fedeas_app.commands.configuration import ConfigArgument, SetOption, load_settings
+from fedeas_app.commands.console import one_sentence, out
+from fedeas_app.forecast import Counts, Forecast, forecast, read_counts
+from fedeas_app.settings import Settings
+
+_SHOWN = 40
+
+
+@one_sentence
+def plan(
+    config: ConfigArgument = None,
+    overrides: SetOption = None,
+    counts: Annotated[
+        Path | None, typer.Option(help="A CSV file of counts instead of a dataset: a row a client.")
+    ] = None,
+    beta: Annotated[str | None, typer.Option(help="β, a number or `auto`.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Print how many images each client would make, and what every policy would cost."""
+    extra = [f"beta={beta}"] if beta is not None else []
+    settings = load_settings(config, [*(overrides or []), *extra])
+    table = read_counts(counts) if counts is not None else label_counts(settings)
+    result = forecast(table, settings.policy, settings.beta)
+    if as_json:
+        typer.echo(json.dumps(result.to_dict(), indent=2))
+    else:
+        show(result)
+
+
+def label_counts(settings: Settings) -> Counts:
+    """Return n_k^c of the clients that a simulation of these settings would have."""
+    from fedeas_app import data
+
+    train = data.load_split(settings, "train")
+    parts = data.partition(train.labels, int(settings.num_clients), settings)
+    return data.counts(train.labels, parts, len(train.class_names))
+
+
+def show(result: Forecast) -> None:
+    """Print the plan: a row a client (the first ones), then the totals."""
+    out.print(_clients(result))
+    if len(result.counts) > _SHOWN:
+        out.print(f"... and {len(result.counts) - _SHOWN:,} more clients (all with --json)")
+    real, synthetic = int(result.counts.sum()), result.synthetic
+    share = synthetic / (real + synthetic) if synthetic else 0.0
+    out.print(
+        f"\nPolicy {result.policy}, β = {result.beta:g}: {synthetic:,} synthetic for {real:,} real images "
+        f"({share:.1%} of all); imbalance {result.imbalance_before:.3f} → {result.imbalance_after:.3f}."
+    )
+    if not synthetic:
+        out.print("No synthetic image at all: training would use real images alone.")
+    out.print(_policies(result))
+
+
+def _clients(result: Forecast) -> Table:
+    table = Table("client", "real", "classes", "synthetic", "imbalance", "after", box=None)
+    for column in table.columns:
+        column.justify = "right"
+    shown = slice(_SHOWN)
+    counts, made = result.counts[shown], result.allocation[shown]
+    before, after = budget.client_imbalance(counts), budget.client_imbalance(counts + made)
+    for k, (real, new) in enumerate(zip(counts, made, strict=True)):
+        table.add_row(
+            str(k), f"{real.sum():,}", f"{(real > 0).sum()} of {len(real)}", f"{new.sum():,}",
+            f"{before[k]:.3f}", f"{after[k]:.3f}",
+        )  # fmt: skip
+    return table
+
+
+def _policies(result: Forecast) -> Table:
+    table = Table("policy", "synthetic images", box=None)
+    table.columns[1].justify = "right"
+    for policy, total in result.totals.items():
+        table.add_row(policy, f"{total:,}", style="bold" if policy == result.policy else None)
+    return table

@@ -1,0 +1,133 @@
+"""``fedeas run``: one configuration, from start to end, in simulation."""
+
+import json
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from fedeas_app.commands.configuration import ConfigArgument, SetOption, load_settings
+from fedeas_app.commands.console import one_sentence, out
+from fedeas_app.commands.launcher import Simulation, simulation
+from fedeas_app.commands.plan import label_counts, show
+from fedeas_app.errors import UserError
+from fedeas_app.forecast import Forecast, forecast
+from fedeas_app.runs.text import summary_line
+from fedeas_app.settings import Settings
+
+_POLL = 0.25  # seconds between looks at the record
+
+
+@one_sentence
+def run(
+    config: ConfigArgument = None,
+    overrides: SetOption = None,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Show Flower's log at the end.")] = False,
+) -> None:
+    """Run a configuration in simulation and leave a record of it."""
+    settings = _named(load_settings(config if config is not None else Path("digits"), overrides))
+    directory = settings.output_path / settings.run_name
+    expected = forecast(label_counts(settings), settings.policy, settings.beta)
+    show(expected)
+    try:
+        with simulation(settings) as flower:
+            _follow(flower.submit(), directory, settings, expected)
+            _keep_log(flower, directory)
+            summary = _outcome(flower, directory)
+            if verbose:
+                out.print(flower.log_tail(10_000), markup=False)
+    except KeyboardInterrupt:
+        raise UserError(f"Interrupted; what was finished is in {directory}.") from None
+    out.print(summary_line(summary), style="bold")
+    out.print(f"Record: {directory}", soft_wrap=True)
+
+
+def _named(settings: Settings) -> Settings:
+    """Give the run its name here, so that its record can be followed from the start."""
+    if settings.run_name:
+        if (settings.output_path / settings.run_name).exists():
+            raise UserError(
+                f"{settings.output_path / settings.run_name} exists already; choose another run-name "
+                "or remove it."
+            )
+        return settings
+    stamp = f"{time.strftime('%Y%m%d-%H%M%S')}-{time.time_ns() % 1000:03d}"
+    name = f"{stamp}-{settings.strategy}-{settings.policy}-s{settings.seed}"
+    return Settings.parse(settings.to_flat() | {"run-name": name})
+
+
+def _follow(
+    process: "subprocess.Popen[bytes]", directory: Path, settings: Settings, expected: Forecast
+) -> None:
+    """Show what the record says until the process ends."""
+    with _progress() as progress:
+        clients = int(settings.num_clients)
+        making = progress.add_task("prepare", total=clients, note="starting Flower")
+        training = progress.add_task("train", total=settings.rounds, note="", start=False)
+        while process.poll() is None:
+            _show_preparation(progress, making, directory, expected.synthetic)
+            _show_rounds(progress, training, directory)
+            time.sleep(_POLL)
+        _show_preparation(progress, making, directory, expected.synthetic)
+        _show_rounds(progress, training, directory)
+
+
+def _show_preparation(progress: Progress, bar: TaskID, directory: Path, total: int) -> None:
+    ready = _read_lines(directory / "preparation.jsonl")
+    if ready:
+        images = sum(line["synthetic"] for line in ready)
+        progress.update(bar, completed=len(ready), note=f"{images:,} of {total:,} images ready")
+
+
+def _show_rounds(progress: Progress, bar: TaskID, directory: Path) -> None:
+    rounds = _read_lines(directory / "rounds.jsonl")
+    if rounds:
+        progress.start_task(bar)
+        note = f"test accuracy {rounds[-1]['accuracy']:.2%}"
+        progress.update(bar, completed=rounds[-1]["round"], note=note)
+
+
+def _outcome(flower: Simulation, directory: Path) -> dict[str, Any]:
+    """Return the summary of a completed run.
+
+    Raises
+    ------
+    UserError
+        The run failed; Flower's own exit status would not tell.
+    """
+    path = directory / "summary.json"
+    if not path.is_file():
+        raise UserError(f"The run did not start. Flower's log ends with:\n{flower.log_tail()}")
+    summary: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    if summary["status"] == "completed":
+        return summary
+    reason = summary.get("reason", "the server ended without a word")
+    raise UserError(f"The run failed: {reason} (log: {directory / 'flower.log'})")
+
+
+def _keep_log(flower: Simulation, directory: Path) -> None:
+    if directory.is_dir():
+        shutil.copy(flower.log_file, directory / "flower.log")
+
+
+def _read_lines(path: Path) -> list[dict[str, Any]]:
+    """Return the complete lines of a JSONL file that may be growing."""
+    if not path.is_file():
+        return []
+    text = path.read_text(encoding="utf-8")
+    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+
+
+def _progress() -> Progress:
+    return Progress(
+        TextColumn("{task.description:<8}"),
+        BarColumn(),
+        TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+        TextColumn("{task.fields[note]}"),
+        TimeRemainingColumn(),
+        console=out,
+    )

@@ -1,0 +1,140 @@
+"""What a run would generate, from labels alone."""
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedeas_app import budget
+from fedeas_app.errors import UserError
+
+Counts = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """The plan for a table of counts.
+
+    Attributes
+    ----------
+    policy : str
+    beta : float
+        Resolved when ``auto`` was asked for.
+    counts : array of int, shape (K, C)
+        Real images.
+    allocation : array of int, shape (K, C)
+        Synthetic images.
+    totals : dict
+        Images that every policy would make at this β, the total-based ones at FedEAS's total.
+    """
+
+    policy: budget.Policy
+    beta: float
+    counts: Counts
+    allocation: Counts
+    totals: dict[str, int]
+
+    @property
+    def synthetic(self) -> int:
+        """All synthetic images."""
+        return int(self.allocation.sum())
+
+    @property
+    def imbalance_before(self) -> float:
+        """I over the real images."""
+        return budget.imbalance(self.counts)
+
+    @property
+    def imbalance_after(self) -> float:
+        """I over real and synthetic images."""
+        return budget.imbalance(self.counts + self.allocation)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data, keys as in a run's plan.json."""
+        before = budget.client_imbalance(self.counts)
+        after = budget.client_imbalance(self.counts + self.allocation)
+        rows = zip(self.counts, self.allocation, before, after, strict=True)
+        return {
+            "policy": self.policy,
+            "beta": self.beta,
+            "real": int(self.counts.sum()),
+            "synthetic": self.synthetic,
+            "imbalance-before": self.imbalance_before,
+            "imbalance-after": self.imbalance_after,
+            "totals": self.totals,
+            "clients": [
+                {
+                    "partition": partition,
+                    "num-examples": int(real.sum()),
+                    "synthetic": int(made.sum()),
+                    "counts": real.tolist(),
+                    "synthetic-counts": made.tolist(),
+                    "imbalance-before": float(skew),
+                    "imbalance-after": float(rest),
+                }
+                for partition, (real, made, skew, rest) in enumerate(rows)
+            ],
+        }
+
+
+def forecast(counts: Counts, policy: budget.Policy, beta: float | str) -> Forecast:
+    """Work out the plan of one policy and the totals of all.
+
+    Raises
+    ------
+    UserError
+        β cannot be chosen automatically, or the policy has nowhere to put its images.
+    """
+    try:
+        resolved = budget.auto_beta(counts) if beta == "auto" else float(beta)
+        allocation = budget.allocate(counts, policy, beta=resolved)
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    return Forecast(policy, resolved, counts, allocation, _totals(counts, resolved))
+
+
+def read_counts(path: Path) -> Counts:
+    """Read a table of counts: a row a client, a column a class; a header line is allowed.
+
+    Raises
+    ------
+    UserError
+        Names the line and what stands there.
+    """
+    try:
+        with open(path, encoding="utf-8-sig", newline="") as stream:
+            rows = [(reader.line_num, row) for reader in [csv.reader(stream)] for row in reader if row]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"The counts table {path} cannot be read: {error}.") from error
+    if rows and not any(_is_count(cell) for cell in rows[0][1]):
+        rows = rows[1:]
+    if not rows:
+        raise UserError(f"The counts table {path} holds no client; write a row of counts for each.")
+    return np.array([_parse(path, line, row, len(rows[0][1])) for line, row in rows], np.int64)
+
+
+def _parse(path: Path, line: int, row: list[str], width: int) -> list[int]:
+    if len(row) != width:
+        raise UserError(f"{path}, line {line}: {len(row)} columns, but the first client has {width}.")
+    bad = next((cell for cell in row if not _is_count(cell)), None)
+    if bad is not None:
+        raise UserError(f"{path}, line {line}: {bad!r} is not a count; use whole numbers from 0 on.")
+    return [int(cell) for cell in row]
+
+
+def _is_count(cell: str) -> bool:
+    text = cell.strip()
+    return text.isascii() and text.isdigit() and len(text) <= 15
+
+
+def _totals(counts: Counts, beta: float) -> dict[str, int]:
+    matched = int(budget.allocate(counts, "fedeas", beta=beta).sum())
+    return {
+        policy: matched
+        if policy in budget.TOTAL_POLICIES
+        else int(budget.allocate(counts, policy, beta=beta).sum())
+        for policy in budget.POLICIES
+    }
