@@ -115,7 +115,10 @@ class Client:
         """Return g_k^c, the synthetic images wanted of each class, shape (C,)."""
         policy = self.settings.policy
         total = order.share if policy in budget.TOTAL_POLICIES else None
-        return budget.allocate(self.counts, policy, beta=order.beta, total=total)[0]
+        need: NDArray[np.int64] = budget.allocate(
+            self.counts, policy, beta=order.beta, total=total
+        )[0]
+        return need
 
     def synthesise(self, order: Order) -> Synthesis:
         """Return this client's synthetic images, making those that its cache lacks."""
@@ -149,7 +152,7 @@ class Client:
         return oui.oui(model.preactivations(normalise(images.to(device))).flatten(1).cpu().numpy())
 
     def _probe(self) -> NDArray[np.int64]:
-        """Choose the probe batch: the same in every round, with replacement where images are few."""
+        """Choose the probe batch: the same every round, with replacement where images are few."""
         rng = seeds.numpy_rng("probe", self.settings.seed, self.partition_id)
         size, available = self.settings.oui_probe_size, len(self.indices)
         return rng.choice(available, size, replace=available < size)

@@ -22,14 +22,14 @@ def resolve_device(name: str) -> torch.device:
     if not _present(device):
         raise UserError(
             f"device is {name!r}, but torch sees {_seen()} on this machine; "
-            "use device = \"auto\" or one that is there."
+            'use device = "auto" or one that is there.'
         )
     return device
 
 
 @contextmanager
 def repeatable(threads: int) -> Iterator[None]:
-    """Fix what changes the bits of a result: the number of CPU threads, cuDNN's choice of kernel."""
+    """Fix what changes the bits of a result: the CPU threads and cuDNN's choice of kernel."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:

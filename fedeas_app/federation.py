@@ -84,9 +84,9 @@ def connect(grid: Grid, settings: Settings, timeout: float = CONNECT_TIMEOUT) ->
         nodes = sorted(grid.get_node_ids())
     if not nodes or (wanted != "auto" and len(nodes) != wanted):
         raise UserError(
-            f"num-clients is {wanted}, but {len(nodes)} SuperNodes are connected; in simulation add "
-            f"--federation-config 'num-supernodes={wanted}' (`fedeas run` does), else connect as many "
-            "SuperNodes, or set num-clients to \"auto\"."
+            f"num-clients is {wanted}, but {len(nodes)} SuperNodes are connected; in simulation "
+            f"add --federation-config 'num-supernodes={wanted}' (`fedeas run` does), else connect "
+            'as many SuperNodes, or set num-clients to "auto".'
         )
     return nodes
 

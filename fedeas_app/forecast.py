@@ -106,7 +106,9 @@ def read_counts(path: Path) -> Counts:
     """
     try:
         with open(path, encoding="utf-8-sig", newline="") as stream:
-            rows = [(reader.line_num, row) for reader in [csv.reader(stream)] for row in reader if row]
+            rows = [
+                (reader.line_num, row) for reader in [csv.reader(stream)] for row in reader if row
+            ]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UserError(f"The counts table {path} cannot be read: {error}.") from error
     if rows and not any(_is_count(cell) for cell in rows[0][1]):
@@ -118,10 +120,14 @@ def read_counts(path: Path) -> Counts:
 
 def _parse(path: Path, line: int, row: list[str], width: int) -> list[int]:
     if len(row) != width:
-        raise UserError(f"{path}, line {line}: {len(row)} columns, but the first client has {width}.")
+        raise UserError(
+            f"{path}, line {line}: {len(row)} columns, but the first client has {width}."
+        )
     bad = next((cell for cell in row if not _is_count(cell)), None)
     if bad is not None:
-        raise UserError(f"{path}, line {line}: {bad!r} is not a count; use whole numbers from 0 on.")
+        raise UserError(
+            f"{path}, line {line}: {bad!r} is not a count; use whole numbers from 0 on."
+        )
     return [int(cell) for cell in row]
 
 

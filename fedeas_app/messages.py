@@ -51,7 +51,9 @@ def train_request(arrays: ArrayRecord, server_round: int, order: Order) -> Recor
     return RecordDict({ARRAYS: arrays, CONFIG: config})
 
 
-def preparation_answer(client: Client, order: Order, made: Synthesis, seconds: float) -> MetricRecord:
+def preparation_answer(
+    client: Client, order: Order, made: Synthesis, seconds: float
+) -> MetricRecord:
     """Answer with totals: real, synthetic, just made, and the imbalance before and after."""
     after = client.counts + client.need(order)
     return MetricRecord(

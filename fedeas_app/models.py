@@ -104,8 +104,8 @@ def make_model(settings: Settings, image_shape: tuple[int, int, int], classes: i
     least = 4 if settings.model == "cnn" else 8
     if min(height, width) < least:
         raise UserError(
-            f"model {settings.model!r} needs images of at least {least}x{least} pixels, but these have "
-            f"{width}x{height}; set image-size to {least} or more."
+            f"model {settings.model!r} needs images of at least {least}x{least} pixels, but "
+            f"these have {width}x{height}; set image-size to {least} or more."
         )
     with seeds.global_torch_seed("model", settings.seed):
         if settings.model == "cnn":

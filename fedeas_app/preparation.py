@@ -120,8 +120,8 @@ def prepare(
             on_client(client)
     if len(done) < len(nodes):
         raise UserError(
-            f"{len(nodes)} SuperNodes hold only {len(done)} different partitions; give each its own "
-            "partition-id."
+            f"{len(nodes)} SuperNodes hold only {len(done)} different partitions; give each its "
+            "own partition-id."
         )
     return Plan(
         beta=max((order.beta for order in orders.values()), default=0.0),
@@ -151,7 +151,7 @@ def _decide(grid: Grid, nodes: list[int], settings: Settings) -> dict[int, Order
 
 
 def _choose_beta(grid: Grid, nodes: list[int], settings: Settings) -> float:
-    """Apply the paper's rule to sums over clients; the same as `budget.auto_beta` on their counts."""
+    """Apply the paper's rule to sums over clients, as `budget.auto_beta` does to their counts."""
     betas: list[float] = []
     removed: list[float] = []
     share: list[float] = []

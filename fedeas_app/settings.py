@@ -57,7 +57,7 @@ class Settings(BaseModel):
         "dirichlet", description="how labels are spread over clients in simulation"
     )
     alpha: Positive = Field(0.1, description="Dirichlet concentration; smaller is more skewed")
-    classes_per_client: Count = Field(2, description="for `partitioner = \"classes\"`")
+    classes_per_client: Count = Field(2, description='for `partitioner = "classes"`')
     min_partition_size: CountOrAll = Field(10, description="every client holds at least this many")
     seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(0, description="one seed, the same bits")
 
@@ -79,7 +79,7 @@ class Settings(BaseModel):
         "real", description="n_k: real images, or real and synthetic"
     )
     oui_probe_size: Annotated[int, Field(ge=2)] = Field(32, description="B, the probe batch")
-    oui_epsilon: NotNegative = Field(1e-3, description="ε of the OUI-Beta weights")
+    oui_epsilon: Positive = Field(1e-3, description="ε of the OUI-Beta weights")
     oui_rho: NotNegative = Field(1.0, description="ρ, the exponent of n_k")
     oui_gamma: NotNegative = Field(1.0, description="γ, the exponent of the typicality score")
 
@@ -113,7 +113,9 @@ class Settings(BaseModel):
         "", pattern=r"^[A-Za-z0-9._-]*$", description="name of that directory; empty: time and seed"
     )
     device: str = Field(
-        "auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$", description="`auto`, `cpu`, `cuda[:N]`, `mps`"
+        "auto",
+        pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$",
+        description="`auto`, `cpu`, `cuda[:N]`, `mps`",
     )
     threads: Count = Field(1, description="CPU threads of each client")
     prepare_timeout: Positive = Field(86_400.0, description="seconds allowed for preparation")
@@ -233,15 +235,9 @@ def _words(schema: Mapping[str, Any]) -> str:
         return "one of " + ", ".join(map(repr, schema["enum"]))
     if "const" in schema:
         return repr(schema["const"])
-    bounds = [
-        f"{sign} {schema[name]:g}"
-        for name, sign in (
-            ("minimum", "≥"), ("exclusiveMinimum", ">"), ("maximum", "≤"), ("exclusiveMaximum", "<"),
-        )  # fmt: skip
-        if name in schema
-    ]
-    kind = {
-        "integer": "a whole number", "number": "a number", "boolean": "true or false",
-        "string": "a text" + (f" matching {schema['pattern']}" if "pattern" in schema else ""),
-    }[schema["type"]]  # fmt: skip
+    signs = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
+    bounds = [f"{sign} {schema[name]:g}" for name, sign in signs.items() if name in schema]
+    pattern = f" matching {schema['pattern']}" if "pattern" in schema else ""
+    kinds = {"integer": "a whole number", "number": "a number", "boolean": "true or false"}
+    kind = kinds.get(schema["type"], "a text" + pattern)
     return " ".join([kind, " and ".join(bounds)]).strip()

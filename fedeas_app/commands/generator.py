@@ -23,7 +23,9 @@ def train(
     target: Annotated[Path, typer.Option("--out", help="A directory that does not exist yet.")],
     config: ConfigArgument = None,
     overrides: SetOption = None,
-    preset: Annotated[str, typer.Option(help="Size of the network: tiny, small or cifar.")] = "tiny",
+    preset: Annotated[
+        str, typer.Option(help="Size of the network: tiny, small or cifar.")
+    ] = "tiny",
     steps: Annotated[int, typer.Option(min=50, help="Training steps.")] = 3000,
     batch_size: Annotated[int, typer.Option(min=1, help="Images in a step.")] = 128,
 ) -> None:

@@ -12,7 +12,7 @@ from fedeas_app.settings import Settings, allowed
 def keys() -> None:
     """List every configuration key with its default, what it takes and what it means."""
     table = Table("key", "default", "meaning", "allowed", box=None, padding=(0, 2, 0, 0))
-    for key, value in Settings().to_flat().items():
+    for key, value in Settings.parse({}).to_flat().items():
         meaning = Settings.model_fields[key.replace("-", "_")].description or ""
         default = json.dumps(value, ensure_ascii=False)
         table.add_row(key, *map(escape, (default, meaning, allowed(key))))

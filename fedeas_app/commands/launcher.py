@@ -30,7 +30,9 @@ from fedeas_app.settings import Settings
 START_TIMEOUT = 60.0  # seconds for the SuperLink to answer
 STOP_TIMEOUT = 10.0  # seconds for processes to end before they are killed
 _MARK = "FEDEAS_LAUNCH"  # in the environment of every process of a run
-_SHORT_ENOUGH = 60  # Ray's sockets lie below its directory, and their paths must not exceed 107 bytes
+_SHORT_ENOUGH = (
+    60  # Ray's sockets lie below its directory, and their paths must not exceed 107 bytes
+)
 
 
 class Simulation:
@@ -85,9 +87,16 @@ class Simulation:
         (self._home / "config.toml").write_text(tomli_w.dumps(config), encoding="utf-8")
         return self._popen(
             [
-                _tool("flower-superlink"), "--insecure", "--simulation", "--host", "127.0.0.1",
-                "--port", str(self._port), "--isolation", "subprocess",
-            ]  # fmt: skip
+                _tool("flower-superlink"),
+                "--insecure",
+                "--simulation",
+                "--host",
+                "127.0.0.1",
+                "--port",
+                str(self._port),
+                "--isolation",
+                "subprocess",
+            ]
         )
 
     def _await_superlink(self) -> None:
@@ -133,7 +142,9 @@ class Simulation:
         target = self._home / "app"
         package = root.parent
         shutil.copytree(root, target)
-        shutil.copytree(package, target / "fedeas_app", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            package, target / "fedeas_app", ignore=shutil.ignore_patterns("__pycache__")
+        )
         for door in ("server_app.py", "client_app.py"):
             shutil.copy(package.parent / door, target)
         return target
@@ -202,7 +213,7 @@ def _tool(name: str) -> str:
 
 def _carries(process: psutil.Process, mark: str) -> bool:
     try:
-        return process.environ().get(_MARK) == mark
+        return bool(process.environ().get(_MARK) == mark)
     except (psutil.Error, OSError):
         return False
 

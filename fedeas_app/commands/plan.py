@@ -54,8 +54,10 @@ def show(result: Forecast) -> None:
     real, synthetic = int(result.counts.sum()), result.synthetic
     share = synthetic / (real + synthetic) if synthetic else 0.0
     out.print(
-        f"\nPolicy {result.policy}, β = {result.beta:g}: {synthetic:,} synthetic for {real:,} real images "
-        f"({share:.1%} of all); imbalance {result.imbalance_before:.3f} → {result.imbalance_after:.3f}."
+        f"\nPolicy {result.policy}, β = {result.beta:g}: {synthetic:,} synthetic for {real:,} real "
+        f"images ({share:.1%} of all); "
+        f"imbalance {result.imbalance_before:.3f} → {result.imbalance_after:.3f}.",
+        soft_wrap=True,
     )
     if not synthetic:
         out.print("No synthetic image at all: training would use real images alone.")

@@ -26,7 +26,9 @@ _POLL = 0.25  # seconds between looks at the record
 def run(
     config: ConfigArgument = None,
     overrides: SetOption = None,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Show Flower's log at the end.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Show Flower's log at the end.")
+    ] = False,
 ) -> None:
     """Run a configuration in simulation and leave a record of it."""
     settings = _named(load_settings(config if config is not None else Path("digits"), overrides))
@@ -42,7 +44,7 @@ def run(
                 out.print(flower.log_tail(10_000), markup=False)
     except KeyboardInterrupt:
         raise UserError(f"Interrupted; what was finished is in {directory}.") from None
-    out.print(summary_line(summary), style="bold")
+    out.print(summary_line(summary), style="bold", soft_wrap=True)
     out.print(f"Record: {directory}", soft_wrap=True)
 
 
@@ -51,8 +53,8 @@ def _named(settings: Settings) -> Settings:
     if settings.run_name:
         if (settings.output_path / settings.run_name).exists():
             raise UserError(
-                f"{settings.output_path / settings.run_name} exists already; choose another run-name "
-                "or remove it."
+                f"{settings.output_path / settings.run_name} exists already; choose another "
+                "run-name or remove it."
             )
         return settings
     stamp = f"{time.strftime('%Y%m%d-%H%M%S')}-{time.time_ns() % 1000:03d}"

@@ -119,8 +119,9 @@ class Drawer:
         constant = int((flat.min(axis=1) == flat.max(axis=1)).sum())
         if constant:
             raise UserError(
-                f"The generator {self._generator.name} made {constant} images of a single colour in a "
-                f"batch of {len(pixels)}; use another sampler, more steps or another generator."
+                f"The generator {self._generator.name} made {constant} images of a single colour "
+                f"in a batch of {len(pixels)}; use another sampler, more steps or another "
+                "generator."
             )
 
 

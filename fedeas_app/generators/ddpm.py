@@ -122,13 +122,15 @@ class Ddpm:
             noisy = scheduler.scale_model_input(sample, step)
             noise = unet(noisy, step, class_labels=labels).sample
             sample = scheduler.step(noise, step, sample, generator=streams).prev_sample
-        return sample
+        result: torch.Tensor = sample
+        return result
 
     def _to_pixels(self, sample: torch.Tensor) -> NDArray[np.uint8]:
         if not bool(torch.isfinite(sample).all()):
             raise UserError(
                 f"The generator {self.name} gave values that are not finite ({self._sampler}, "
-                f"{self._steps} steps, float32); use another sampler, more steps or another generator."
+                f"{self._steps} steps, float32); use another sampler, more steps or another "
+                "generator."
             )
         pixels = ((sample.clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8)
         return pixels.permute(0, 2, 3, 1).cpu().numpy()
@@ -181,7 +183,9 @@ class Ddpm:
                 f"{classes!r} in {self._directory}); train one with `fedeas generator train`."
             )
         if not (self._directory / _WEIGHTS).is_file():
-            raise UserError(f"The generator {self.name} has no weights at {self._directory / _WEIGHTS}.")
+            raise UserError(
+                f"The generator {self.name} has no weights at {self._directory / _WEIGHTS}."
+            )
         trained = self._scheduler_config.get("num_train_timesteps", 1000)
         if self._steps > trained:
             raise UserError(

@@ -14,29 +14,28 @@ OnBatch = Callable[[slice, NDArray[np.uint8]], None]
 class Generator(Protocol):
     """A class-conditional image generator.
 
-    Attributes
-    ----------
-    name : str
-        How the user named it, for messages.
-    digest : str
-        Hexadecimal hash of all that changes pixels: weights, sampler, steps, precision.
-    num_classes : int
-        Number of labels it was trained on.
-    image_shape : tuple of int
-        (height, width, channels).
+    The digest addresses cached images: two generators of one digest make the same images.
     """
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """How the user named it."""
+        ...
 
     @property
-    def digest(self) -> str: ...
+    def digest(self) -> str:
+        """Hash of all that changes pixels."""
+        ...
 
     @property
-    def num_classes(self) -> int: ...
+    def num_classes(self) -> int:
+        """Labels it was trained on."""
+        ...
 
     @property
-    def image_shape(self) -> tuple[int, int, int]: ...
+    def image_shape(self) -> tuple[int, int, int]:
+        """(height, width, channels)."""
+        ...
 
     def generate(
         self,
@@ -62,9 +61,7 @@ class Generator(Protocol):
         ...
 
 
-def require_fit(
-    generator: Generator, num_classes: int, image_shape: tuple[int, int, int]
-) -> None:
+def require_fit(generator: Generator, num_classes: int, image_shape: tuple[int, int, int]) -> None:
     """Refuse a generator made for other classes or another image size.
 
     Raises
@@ -74,8 +71,8 @@ def require_fit(
     """
     if generator.num_classes != num_classes:
         raise UserError(
-            f"The generator {generator.name} knows {generator.num_classes} classes, but the dataset "
-            f"has {num_classes}; name a generator trained on this dataset."
+            f"The generator {generator.name} knows {generator.num_classes} classes, but the "
+            f"dataset has {num_classes}; name a generator trained on this dataset."
         )
     if generator.image_shape != image_shape:
         raise UserError(

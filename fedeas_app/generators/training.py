@@ -105,12 +105,14 @@ def make_unet(split: Split, preset: str) -> Any:
     from diffusers import UNet2DModel
 
     _, height, width, channels = split.images.shape
+    if preset not in PRESETS:
+        raise UserError(f"preset is {preset!r}; {', '.join(PRESETS)} are allowed.")
     shape = PRESETS[preset]
     levels = len(shape.block_out_channels)
     if height % 2 ** (levels - 1) or width % 2 ** (levels - 1):
         raise UserError(
-            f"The preset {preset!r} halves images {levels - 1} times, which {width}x{height} pixels do "
-            "not allow; set image-size to a multiple of "
+            f"The preset {preset!r} halves images {levels - 1} times, which {width}x{height} pixels "
+            "do not allow; set image-size to a multiple of "
             f"{2 ** (levels - 1)} or use another preset ({', '.join(PRESETS)})."
         )
     attends = [level in shape.attention_levels for level in range(levels)]
@@ -145,7 +147,9 @@ def _fit(
     noise_stream = seeds.torch_rng("generator-noise", training.seed)
     for step, (images, labels) in enumerate(_batches(split, training), start=1):
         noise = torch.randn(images.shape, generator=noise_stream)
-        times = torch.randint(scheduler.config.num_train_timesteps, (len(images),), generator=noise_stream)
+        times = torch.randint(
+            scheduler.config.num_train_timesteps, (len(images),), generator=noise_stream
+        )
         noisy = scheduler.add_noise(images, noise, times)
         where = accelerator.device
         guess = unet(noisy.to(where), times.to(where), class_labels=labels.to(where)).sample

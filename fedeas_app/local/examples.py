@@ -24,8 +24,10 @@ class Examples:
     @classmethod
     def from_arrays(cls, images: NDArray[np.uint8], labels: NDArray[np.int64]) -> "Examples":
         """Take images as stored, shape (n, height, width, channels)."""
-        planes = torch.from_numpy(np.ascontiguousarray(images.transpose(0, 3, 1, 2)))
-        return cls(planes, torch.from_numpy(np.ascontiguousarray(labels)))
+        planes = np.array(
+            images.transpose(0, 3, 1, 2), order="C"
+        )  # a copy: memory maps are read-only
+        return cls(torch.from_numpy(planes), torch.from_numpy(np.array(labels)))
 
     def __len__(self) -> int:
         return len(self.labels)

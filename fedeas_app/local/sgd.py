@@ -10,7 +10,7 @@ from fedeas_app.settings import Settings
 def train_sgd(
     model: torch.nn.Module, examples: Examples, settings: Settings, rng: torch.Generator
 ) -> float:
-    """Train the model in place for the local epochs and return the mean loss over all examples seen.
+    """Train the model in place for the local epochs and return the mean loss over what was seen.
 
     Parameters
     ----------

@@ -80,7 +80,11 @@ class RunRecord:
     ) -> None:
         """Keep a round's result; round 0 is the initial model, with no report."""
         now = time.perf_counter()
-        line: dict[str, Any] = {"round": server_round, **metrics, "seconds": now - self._round_started}
+        line: dict[str, Any] = {
+            "round": server_round,
+            **metrics,
+            "seconds": now - self._round_started,
+        }
         self._round_started = now
         if report is not None:
             self._accuracies.append(metrics["accuracy"])

@@ -40,8 +40,8 @@ def total_lines(plan: Plan) -> list[str]:
     """Return the totals of the plan as text; a total of zero is said aloud."""
     if plan.synthetic == 0:
         return [
-            f"Total: no synthetic image for {plan.real:,} real ones: training uses real images alone "
-            f"(imbalance {plan.imbalance_before:.3f})."
+            f"Total: no synthetic image for {plan.real:,} real ones: training uses real images "
+            f"alone (imbalance {plan.imbalance_before:.3f})."
         ]
     share = plan.synthetic / (plan.real + plan.synthetic)
     made = sum(client.made for client in plan.clients)

@@ -71,7 +71,9 @@ class WeightedAverage(Strategy):
         self._sent: list[Message] = []
 
     @abstractmethod
-    def weigh(self, participants: list[Participant]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def weigh(
+        self, participants: list[Participant]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the weights, which sum to 1, and the scores behind them, shape (n,) each."""
 
     def cohort(self, server_round: int) -> list[int]:
@@ -165,7 +167,14 @@ class WeightedAverage(Strategy):
     def _complain(self, server_round: int, failures: dict[int, str]) -> None:
         for text, count in Counter(failures.values()).most_common():
             who = sorted(partition for partition, given in failures.items() if given == text)
-            log(WARNING, "Round %s: %s clients do not count (%s): %s", server_round, count, who, text)
+            log(
+                WARNING,
+                "Round %s: %s clients do not count (%s): %s",
+                server_round,
+                count,
+                who,
+                text,
+            )
 
 
 def _accept(partition: int, reply: Message, updates: Updates) -> Participant:

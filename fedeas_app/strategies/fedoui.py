@@ -13,7 +13,9 @@ class FedOui(WeightedAverage):
     s_k is how central the client's OUI is in a Beta distribution fitted to the round's values.
     """
 
-    def weigh(self, participants: list[Participant]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def weigh(
+        self, participants: list[Participant]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the OUI-Beta weights and the scores s_k."""
         values = [p.oui for p in participants]
         weights = oui.aggregation_weights(

@@ -34,7 +34,7 @@ class Updates:
         self._template = {name: (a.shape, a.dtype, a.nbytes) for name, a in template.items()}
         self._size = sum(a.nbytes for a in template.values())
         self._slots: dict[int, int] = {}
-        self._file = tempfile.SpooledTemporaryFile(_IN_MEMORY)
+        self._file = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115  # closed in __exit__
 
     def __enter__(self) -> Self:
         return self
@@ -64,9 +64,9 @@ class Updates:
     def average(self, weights: Mapping[int, float]) -> ArrayRecord:
         """Return Σ_k w_k·(model of k), added up in order of partition.
 
-        Floating-point arrays are summed in float64 and returned in their own type. Counters (integer
-        buffers, such as the number of batches a normalisation layer has seen) have no meaningful
-        mean: the largest is taken.
+        Floating-point arrays are summed in float64 and returned in their own type. Counters
+        (integer buffers, such as the number of batches a normalisation layer has seen) have no
+        meaningful mean: the largest is taken.
 
         Parameters
         ----------
