@@ -6,7 +6,7 @@ from flwr.app import ArrayRecord, Context, MetricRecord
 from flwr.common.logger import log
 from flwr.serverapp import Grid, ServerApp
 
-from fedeas_app.errors import UserError
+from fedeas_app.errors import QuietUserError, UserError
 from fedeas_app.evaluation import Evaluator
 from fedeas_app.federation import StreamingGrid, connect
 from fedeas_app.preparation import prepare
@@ -21,15 +21,15 @@ app = ServerApp()
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Run one configuration from start to end."""
-    settings = Settings.parse(context.run_config)
-    record = RunRecord(settings)
-    log(INFO, "The record of this run is %s", record.directory)
+    """Run one configuration from start to end; a user's mistake ends it with one sentence."""
     try:
-        run(StreamingGrid(grid), settings, record)
-    except BaseException as error:
-        record.fail(str(error) if isinstance(error, UserError) else repr(error))
-        raise
+        settings = Settings.parse(context.run_config)
+        record = RunRecord(settings)
+        log(INFO, "The record of this run is %s", record.directory)
+        with record.failure_noted():
+            run(StreamingGrid(grid), settings, record)
+    except UserError as error:
+        raise QuietUserError(str(error)) from None
 
 
 def run(grid: Grid, settings: Settings, record: RunRecord) -> None:

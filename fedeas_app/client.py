@@ -81,6 +81,11 @@ class Client:
                 "This SuperNode has no partition; start it with "
                 '--node-config "partition-id=0 num-partitions=3" (numbers of your own).'
             ) from error
+        if not 0 <= partition_id < num_partitions:
+            raise UserError(
+                f"partition-id is {partition_id}, but num-partitions is {num_partitions}; "
+                f"0 to {num_partitions - 1} is allowed."
+            )
         return cls(Settings.parse(context.run_config), partition_id, num_partitions)
 
     @cached_property

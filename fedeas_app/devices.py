@@ -18,8 +18,8 @@ def resolve_device(name: str) -> torch.device:
     """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    device = torch.device(name)
-    if not _present(device):
+    device = _parse(name)
+    if device is None or not _present(device):
         raise UserError(
             f"device is {name!r}, but torch sees {_seen()} on this machine; "
             'use device = "auto" or one that is there.'
@@ -33,10 +33,22 @@ def repeatable(threads: int) -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        with torch.backends.cudnn.flags(benchmark=False, deterministic=True):
+        # Left out, `enabled` is False: flags() would turn cuDNN off.
+        with torch.backends.cudnn.flags(
+            enabled=torch.backends.cudnn.enabled, benchmark=False, deterministic=True
+        ):
             yield
     finally:
         torch.set_num_threads(before)
+
+
+def _parse(name: str) -> torch.device | None:
+    """Return the device of that very name: torch keeps 8 bits of an index, cuda:255 is cuda."""
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        return None
+    return device if str(device) == name else None
 
 
 def _present(device: torch.device) -> bool:

@@ -6,8 +6,14 @@ from types import TracebackType
 class UserError(Exception):
     """A mistake in the input: one sentence saying what was given, what is allowed, what to do.
 
-    Commands print the sentence and exit with status 1. Flower logs every exception of an app with
-    its traceback; this one shows it none, so that the sentence stands alone there too.
+    Commands print the sentence and exit with status 1.
+    """
+
+
+class QuietUserError(UserError):
+    """A `UserError` on its way to Flower, which logs an app's exceptions with their traceback.
+
+    This one shows it none, so that the sentence stands alone there too.
     """
 
     @property

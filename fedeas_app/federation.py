@@ -14,6 +14,7 @@ from fedeas_app.settings import Settings
 
 CONNECT_TIMEOUT = 120.0  # seconds to wait for the clients that were asked for
 _FIRST_POLL, _LAST_POLL = 0.02, 1.0  # seconds between looks for replies
+_AFTER_TRACEBACK = "Exception ClientAppException occurred. Message: "
 
 
 class StreamingGrid(Grid):
@@ -54,16 +55,20 @@ class StreamingGrid(Grid):
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> Iterator[Message]:
         """Send all messages; yield each reply when it arrives, until the last or the timeout."""
-        waiting = set(self._grid.push_messages(messages))
+        # No id, no reply: the SuperLink refused the message.
+        waiting = set(filter(None, self._grid.push_messages(messages)))
         deadline = time.monotonic() + (timeout if timeout is not None else float("inf"))
         pause = _FIRST_POLL
-        while waiting and time.monotonic() < deadline:
+        while waiting:
             replies = list(self._grid.pull_messages(waiting))
             waiting -= {reply.metadata.reply_to_message_id for reply in replies}
             yield from _release(replies)
             pause = _FIRST_POLL if replies else min(pause * 1.5, _LAST_POLL)
+            left = deadline - time.monotonic()
+            if left <= 0:
+                break
             if waiting:
-                time.sleep(pause)
+                time.sleep(min(pause, left))
 
 
 def connect(grid: Grid, settings: Settings, timeout: float = CONNECT_TIMEOUT) -> list[int]:
@@ -78,10 +83,10 @@ def connect(grid: Grid, settings: Settings, timeout: float = CONNECT_TIMEOUT) ->
     deadline = time.monotonic() + timeout
     nodes = sorted(grid.get_node_ids())
     while len(nodes) < (1 if wanted == "auto" else wanted) and time.monotonic() < deadline:
-        if nodes and wanted != "auto" and _is_simulation(grid):
-            break  # simulated nodes are all there from the start
         time.sleep(1.0)
-        nodes = sorted(grid.get_node_ids())
+        before, nodes = len(nodes), sorted(grid.get_node_ids())
+        if nodes and len(nodes) == before and _is_simulation(grid):
+            break  # simulated nodes are registered in one go: no more will come
     if not nodes or (wanted != "auto" and len(nodes) != wanted):
         raise UserError(
             f"num-clients is {wanted}, but {len(nodes)} SuperNodes are connected; in simulation "
@@ -124,10 +129,11 @@ def addressee(sent: Iterable[Message], reply: Message) -> int:
 
 
 def reason(reply: Message) -> str:
-    """Return a failed client's own sentence, without Flower's wrapping."""
+    """Return a failed client's own sentence, without Flower's and Ray's wrapping."""
     text = reply.error.reason or f"error code {reply.error.code}"
-    wrapped = re.fullmatch(r"<class '[\w.]+'>:<'(.*)'>", text, re.DOTALL)
-    return (wrapped.group(1) if wrapped else text).strip()
+    wrapped = re.fullmatch(r"<class '[^']+'>:<'(.*)'>", text, re.DOTALL)
+    # In simulation a traceback of Flower's Ray actor, other for every worker, comes before it.
+    return (wrapped.group(1) if wrapped else text).rpartition(_AFTER_TRACEBACK)[2].strip()
 
 
 def summarise(failures: Counter[str]) -> str:
@@ -144,4 +150,6 @@ def _release(replies: list[Message]) -> Iterator[Message]:
 
 
 def _is_simulation(grid: Grid) -> bool:
+    while isinstance(grid, StreamingGrid):
+        grid = grid._grid
     return type(grid).__name__ == "InMemoryGrid"

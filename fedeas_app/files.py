@@ -4,6 +4,7 @@ import hashlib
 import os
 import shutil
 import tempfile
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -54,7 +55,8 @@ def build_directory(target: Path, fill: Callable[[Path], None]) -> Path:
     with FileLock(target.parent / f".{target.name}.lock"):
         if target.is_dir():
             return target
-        temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+        temporary = _unused_name(target)
+        temporary.mkdir()
         try:
             fill(temporary)
             temporary.rename(target)
@@ -89,9 +91,16 @@ def file_sha256(path: Path) -> str:
 @contextmanager
 def _beside(path: Path) -> Iterator[Path]:
     """Yield an unused name in the same directory; remove what is left of it afterwards."""
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    os.close(handle)
+    temporary = _unused_name(path)
     try:
-        yield Path(name)
+        yield temporary
     finally:
-        Path(name).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
+
+
+def _unused_name(path: Path) -> Path:
+    """Return a hidden neighbour's name.
+
+    Not from `tempfile`, whose files only their owner may read: a cache may be shared.
+    """
+    return path.parent / f".{path.name}.{uuid.uuid4().hex}"

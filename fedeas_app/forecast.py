@@ -91,9 +91,11 @@ def forecast(counts: Counts, policy: budget.Policy, beta: float | str) -> Foreca
     try:
         resolved = budget.auto_beta(counts) if beta == "auto" else float(beta)
         allocation = budget.allocate(counts, policy, beta=resolved)
+        budget.imbalance(counts + allocation)  # or what is shown later could not be worked out
+        totals = _totals(counts, resolved)
     except ValueError as error:
         raise UserError(str(error)) from error
-    return Forecast(policy, resolved, counts, allocation, _totals(counts, resolved))
+    return Forecast(policy, resolved, counts, allocation, totals)
 
 
 def read_counts(path: Path) -> Counts:
@@ -111,7 +113,7 @@ def read_counts(path: Path) -> Counts:
             ]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UserError(f"The counts table {path} cannot be read: {error}.") from error
-    if rows and not any(_is_count(cell) for cell in rows[0][1]):
+    if rows and not any(_is_number(cell) for cell in rows[0][1]):
         rows = rows[1:]
     if not rows:
         raise UserError(f"The counts table {path} holds no client; write a row of counts for each.")
@@ -128,12 +130,21 @@ def _parse(path: Path, line: int, row: list[str], width: int) -> list[int]:
         raise UserError(
             f"{path}, line {line}: {bad!r} is not a count; use whole numbers from 0 on."
         )
-    return [int(cell) for cell in row]
+    return [int(cell.strip()) for cell in row]
 
 
 def _is_count(cell: str) -> bool:
     text = cell.strip()
     return text.isascii() and text.isdigit() and len(text) <= 15
+
+
+def _is_number(cell: str) -> bool:
+    """Tell a wrong count (-1, 2.5) from a column's name: a wrong first line is no header."""
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
 
 
 def _totals(counts: Counts, beta: float) -> dict[str, int]:

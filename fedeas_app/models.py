@@ -101,7 +101,7 @@ def make_model(settings: Settings, image_shape: tuple[int, int, int], classes: i
         The images are too small for the network.
     """
     height, width, channels = image_shape
-    least = 4 if settings.model == "cnn" else 8
+    least = _least_size(settings)
     if min(height, width) < least:
         raise UserError(
             f"model {settings.model!r} needs images of at least {least}x{least} pixels, but "
@@ -111,6 +111,14 @@ def make_model(settings: Settings, image_shape: tuple[int, int, int], classes: i
         if settings.model == "cnn":
             return SmallCnn(channels, height, width, classes)
         return ResNet18(channels, classes, settings.norm)
+
+
+def _least_size(settings: Settings) -> int:
+    """Return the fewest pixels a side that the network can take."""
+    if settings.model == "cnn":
+        return 4
+    # Batch normalisation needs two values of each channel, also of a last batch of one image.
+    return 8 if settings.norm == "group" else 16
 
 
 def _before_last_relu(block: nn.Module, x: torch.Tensor) -> torch.Tensor:

@@ -157,7 +157,8 @@ def _choose_beta(grid: Grid, nodes: list[int], settings: Settings) -> float:
     share: list[float] = []
     while not betas or (betas[-1] < budget.MAX_AUTO_BETA and _undecided(removed, share)):
         first = betas[-1] + 2 if betas else 2.0
-        block = [first + 2 * step for step in range(_BETAS_AT_A_TIME)]
+        ahead = (first + 2 * step for step in range(_BETAS_AT_A_TIME))
+        block = [value for value in ahead if value <= budget.MAX_AUTO_BETA]
         answers = _outlook(grid, nodes, settings, [0.0, *block])
         real = sum(int(_metric(answer, "num-examples")) for answer in answers.values())
         made = np.sum([_list(answer, "synthetic") for answer in answers.values()], axis=0)

@@ -25,7 +25,8 @@ def derive(*parts: int | str) -> int:
     int
         In [0, 2**63).
     """
-    text = "/".join(f"{type(part).__name__}:{part}" for part in parts)
+    # A slash inside a part is doubled, so that ("a", "b") and ("a/str:b",) stay two paths.
+    text = "/".join(f"{type(part).__name__}:{part}".replace("/", "//") for part in parts)
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
 

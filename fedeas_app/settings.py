@@ -1,5 +1,6 @@
 """The run configuration: the one place that knows the keys, their types and their limits."""
 
+import math
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -110,11 +111,13 @@ class Settings(BaseModel):
         "~/fedeas-runs", min_length=1, description="each run makes a directory here"
     )
     run_name: str = Field(
-        "", pattern=r"^[A-Za-z0-9._-]*$", description="name of that directory; empty: time and seed"
+        "",
+        pattern=r"^([A-Za-z0-9_-][A-Za-z0-9._-]*)?$",
+        description="name of that directory; empty: time and seed",
     )
     device: str = Field(
         "auto",
-        pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$",
+        pattern=r"^(auto|cpu|mps|cuda(:(0|[1-9][0-9]*))?)$",
         description="`auto`, `cpu`, `cuda[:N]`, `mps`",
     )
     threads: Count = Field(1, description="CPU threads of each client")
@@ -190,14 +193,19 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"The configuration {path} cannot be read: {error.strerror}.") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:  # not UTF-8, not TOML, or a number of thousands of digits
         raise UserError(f"The configuration {path} is not valid TOML: {error}.") from error
 
 
 def _as_float_where_one_is_due(cls: type[Settings], key: str, value: Any) -> Any:
     field = cls.model_fields.get(key.replace("-", "_"))
     takes_float = field is not None and "float" in str(field.annotation)
-    return float(value) if takes_float and type(value) is int else value
+    if not takes_float or type(value) is not int:
+        return value
+    try:
+        return float(value)
+    except OverflowError:  # more than a float holds: the limits refuse infinity
+        return math.copysign(math.inf, value)
 
 
 def _explain(error: ValidationError) -> str:
@@ -211,8 +219,7 @@ def _explain(error: ValidationError) -> str:
 def _sentence(key: str, problem: Any) -> str:
     if not key:
         return f"{problem['msg'].removeprefix('Value error, ')}."
-    field = Settings.model_fields.get(key.replace("-", "_"))
-    if field is None:
+    if problem["type"] == "extra_forbidden":
         return f"Unknown key {key!r}{_nearest(key)}."
     return f"{key} is {problem['input']!r}; {allowed(key)} is allowed."
 
@@ -238,6 +245,7 @@ def _words(schema: Mapping[str, Any]) -> str:
     signs = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
     bounds = [f"{sign} {schema[name]:g}" for name, sign in signs.items() if name in schema]
     pattern = f" matching {schema['pattern']}" if "pattern" in schema else ""
+    pattern += " that is not empty" if schema.get("minLength") else ""
     kinds = {"integer": "a whole number", "number": "a number", "boolean": "true or false"}
     kind = kinds.get(schema["type"], "a text" + pattern)
     return " ".join([kind, " and ".join(bounds)]).strip()

@@ -44,10 +44,16 @@ def parse_override(text: str) -> tuple[str, Any]:
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise UserError(f"--set takes KEY=VALUE, not {text!r}.")
+    return key.strip(), _toml_or_text(value)
+
+
+def _toml_or_text(value: str) -> Any:
     try:
-        return key.strip(), tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        return key.strip(), value.strip()
+        parsed = tomllib.loads(f"value = {value}")["value"]
+    except ValueError:
+        return value.strip()
+    # No key takes a date or a list, but a text may look like one: run-name=2025-01-31.
+    return parsed if isinstance(parsed, bool | int | float | str) else value.strip()
 
 
 def app_root() -> Path:
@@ -58,9 +64,13 @@ def app_root() -> Path:
 
 
 def _find(config: Path) -> Path:
-    """Return a file, or the preset of that name when there is no such file."""
-    preset = app_root() / "conf" / f"{config.stem}.toml"
-    return preset if not config.exists() and preset.is_file() else config
+    """Return a file, or the preset of that name when there is no such file.
+
+    A path with a directory in it never means a preset: a mistyped one must not run another job.
+    """
+    preset = app_root() / "conf" / f"{config.name.removesuffix('.toml')}.toml"
+    named = config.parent == Path() and preset.is_file()
+    return preset if named and not config.is_file() else config
 
 
 def _with_absolute_paths(values: dict[str, Any]) -> dict[str, Any]:

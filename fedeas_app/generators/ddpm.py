@@ -146,15 +146,26 @@ class Ddpm:
             kinds = {"ddpm": diffusers.DDPMScheduler, "ddim": diffusers.DDIMScheduler}
             scheduler = kinds[self._sampler].from_config(self._scheduler_config)
         scheduler.set_timesteps(self._steps)
+        if len(set(scheduler.timesteps.tolist())) < self._steps:  # the solver would divide by 0
+            raise UserError(
+                f"sampler-steps is {self._steps}, which is more than {self._sampler} can tell "
+                f"apart with the generator {self.name}; use fewer, or 0 for "
+                f"{DEFAULT_STEPS[self._sampler]}."
+            )
         return scheduler
 
     def _load_unet(self) -> "UNet2DModel":
         from diffusers import UNet2DModel
 
         try:
-            unet = UNet2DModel.from_pretrained(
-                self._directory / "unet", use_safetensors=True, local_files_only=True
+            unet, report = UNet2DModel.from_pretrained(
+                self._directory / "unet",
+                use_safetensors=True,
+                local_files_only=True,
+                output_loading_info=True,
             )
+            if report["missing_keys"]:  # diffusers would leave them without a value
+                raise ValueError(f"{report['missing_keys'][0]} is not among them")
         except (OSError, ValueError, RuntimeError) as error:
             raise UserError(
                 f"The weights of the generator {self.name} cannot be loaded from "
@@ -182,6 +193,13 @@ class Ddpm:
                 f"The generator {self.name} is not class-conditional (num_class_embeds is "
                 f"{classes!r} in {self._directory}); train one with `fedeas generator train`."
             )
+        try:
+            _ = self.image_shape
+        except (KeyError, TypeError, ValueError):
+            raise UserError(
+                f"The generator {self.name} does not say what images it makes (sample_size and "
+                f"out_channels in {self._directory / 'unet/config.json'})."
+            ) from None
         if not (self._directory / _WEIGHTS).is_file():
             raise UserError(
                 f"The generator {self.name} has no weights at {self._directory / _WEIGHTS}."

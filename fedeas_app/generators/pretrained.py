@@ -23,7 +23,7 @@ _WEIGHTS = "unet/diffusion_pytorch_model.safetensors"
 
 def names() -> list[str]:
     """Return the names of the shipped generators."""
-    return sorted(path.name for path in _ROOT.iterdir()) if _ROOT.is_dir() else []
+    return sorted(index.parent.name for index in _ROOT.glob("*/index.json"))
 
 
 def pack(directory: Path, name: str, root: Path = _ROOT) -> Path:
@@ -59,18 +59,37 @@ def unpack(name: str, cache: Path, root: Path = _ROOT) -> Path:
     UserError
         The shipped files are damaged, or the cache cannot be written.
     """
-    index = json.loads((root / name / "index.json").read_text())
+    index = _read_index(root / name)
     return build_directory(
         cache / f"{name}-{index['sha256'][:16]}",
         lambda target: _fill(target, root / name, index),
     )
 
 
+def _read_index(source: Path) -> dict[str, Any]:
+    try:
+        index = json.loads((source / "index.json").read_text())
+        return {name: index[name] for name in ("files", "parts", "sha256")}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise _damaged(source) from error
+
+
+def _read_weights(source: Path, count: int) -> bytes:
+    parts = (source / f"part-{number}.json" for number in range(count))
+    try:
+        return b"".join(base64.b64decode(json.loads(part.read_text())["base64"]) for part in parts)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise _damaged(source) from error
+
+
+def _damaged(source: Path) -> UserError:
+    return UserError(f"The shipped generator {source.name!r} is damaged; install the app again.")
+
+
 def _fill(target: Path, source: Path, index: dict[str, Any]) -> None:
-    parts = (source / f"part-{number}.json" for number in range(index["parts"]))
-    weights = b"".join(base64.b64decode(json.loads(part.read_text())["base64"]) for part in parts)
+    weights = _read_weights(source, index["parts"])
     if sha256(weights) != index["sha256"]:
-        raise UserError(f"The shipped generator {source.name!r} is damaged; install the app again.")
+        raise _damaged(source)
     for file, content in index["files"].items():
         (target / file).parent.mkdir(exist_ok=True)
         (target / file).write_text(json.dumps(content, indent=2))

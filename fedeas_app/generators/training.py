@@ -20,7 +20,7 @@ from fedeas_app import seeds
 from fedeas_app.data import Split
 from fedeas_app.devices import resolve_device
 from fedeas_app.errors import UserError
-from fedeas_app.files import build_directory
+from fedeas_app.files import build_directory, make_directory
 
 OnStep = Callable[[int, float], None]
 
@@ -79,6 +79,7 @@ def train(split: Split, training: Training, target: Path, on_step: OnStep | None
     """
     if target.exists():
         raise UserError(f"{target} exists already; name another directory or remove it.")
+    make_directory(target.parent)  # now, and not after hours of training
     scheduler = make_noise_scheduler()
     with seeds.global_torch_seed("generator", training.seed):
         unet = make_unet(split, training.preset)
@@ -111,9 +112,8 @@ def make_unet(split: Split, preset: str) -> Any:
     levels = len(shape.block_out_channels)
     if height % 2 ** (levels - 1) or width % 2 ** (levels - 1):
         raise UserError(
-            f"The preset {preset!r} halves images {levels - 1} times, which {width}x{height} pixels "
-            "do not allow; set image-size to a multiple of "
-            f"{2 ** (levels - 1)} or use another preset ({', '.join(PRESETS)})."
+            f"The preset {preset!r} halves images {levels - 1} times, which {width}x{height} "
+            f"pixels do not allow; set image-size to a multiple of {2 ** (levels - 1)} or use another preset ({', '.join(PRESETS)})."
         )
     attends = [level in shape.attention_levels for level in range(levels)]
     return UNet2DModel(

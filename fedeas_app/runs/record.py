@@ -109,9 +109,15 @@ class RunRecord:
             auc=area_under_curve(self._accuracies),
         )
 
-    def fail(self, reason: str) -> None:
-        """Keep why the run ended early."""
-        self._summarise("failed", reason=reason)
+    @contextmanager
+    def failure_noted(self) -> Iterator[None]:
+        """Keep why the run ended early, if it does."""
+        try:
+            yield
+        except BaseException as error:
+            reason = str(error) if isinstance(error, UserError) else repr(error)
+            self._summarise("failed", reason=reason)
+            raise
 
     def _summarise(self, status: str, **values: Any) -> dict[str, Any]:
         summary = {"status": status, **values, "seconds": self._seconds}

@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Mapping
+from functools import reduce
 from types import TracebackType
 from typing import Self
 
@@ -84,23 +85,27 @@ class Updates:
     def _merge(
         self, weights: Mapping[int, float], offset: int, nbytes: int, dtype: np.dtype[np.generic]
     ) -> NDArray[np.generic]:
-        floating = np.issubdtype(dtype, np.floating)
-        merged = np.zeros(nbytes // dtype.itemsize, np.float64 if floating else dtype)
-        for partition in sorted(weights):
-            self._file.seek(self._slots[partition] * self._size + offset)
-            values = np.frombuffer(self._file.read(nbytes), dtype)
-            if floating:
-                merged += weights[partition] * values
-            else:
-                np.maximum(merged, values, out=merged)
+        partitions = sorted(weights)
+        models = (self._read(partition, offset, nbytes, dtype) for partition in partitions)
+        if not np.issubdtype(dtype, np.floating):
+            return reduce(np.maximum, models)
+        merged = np.zeros(nbytes // dtype.itemsize)
+        for partition, values in zip(partitions, models, strict=True):
+            merged += weights[partition] * values.astype(np.float64)  # else a float32 product
         return merged
+
+    def _read(
+        self, partition: int, offset: int, nbytes: int, dtype: np.dtype[np.generic]
+    ) -> NDArray[np.generic]:
+        self._file.seek(self._slots[partition] * self._size + offset)
+        return np.frombuffer(self._file.read(nbytes), dtype)
 
     def _checked(self, arrays: ArrayRecord) -> list[NDArray[np.generic]]:
         if list(arrays) != list(self._template):
             raise BadReplyError("the names of its arrays are not those of the global model")
         data = []
         for name, (shape, dtype, _) in self._template.items():
-            array = arrays[name].numpy()
+            array = _decode(name, arrays[name])
             if array.shape != shape or array.dtype != dtype:
                 raise BadReplyError(
                     f"{name} is {array.dtype}{list(array.shape)}, not {dtype}{list(shape)}"
@@ -109,3 +114,10 @@ class Updates:
                 raise BadReplyError(f"{name} holds values that are not finite")
             data.append(array)
         return data
+
+
+def _decode(name: str, array: Array) -> NDArray[np.generic]:
+    try:
+        return array.numpy()
+    except (ValueError, TypeError, EOFError, OSError) as error:
+        raise BadReplyError(f"{name} cannot be decoded: {error}") from error

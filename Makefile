@@ -1,0 +1,45 @@
+# make run      create the environment, install, run the main job
+# make test     lint, types and tests (about 10 minutes on 2 cores)
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.PHONY: run test test-long lint types unit format install table clean
+
+run: install
+	$(BIN)/fedeas run conf/digits.toml --set output-dir=runs
+
+test: lint types unit
+
+install: $(INSTALLED)
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Python 3.11 or newer is needed; name it with: make PYTHON=python3.11 ..."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: install
+	$(BIN)/mypy
+
+unit: install
+	$(BIN)/python -m pytest -m "not long"
+
+test-long: install
+	$(BIN)/python -m pytest -m long
+
+format: install
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+table: install
+	$(BIN)/python bench/digits_table.py
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,6 @@
+"""Labelled images, decoded once and memory-mapped, and their spread over clients."""
+
+from fedeas_app.data.partitions import counts, partition, partition_digest
+from fedeas_app.data.split import Split, SplitName, load_split
+
+__all__ = ["Split", "SplitName", "counts", "load_split", "partition", "partition_digest"]

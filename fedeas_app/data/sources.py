@@ -1,0 +1,175 @@
+"""Where images come from: the digits of scikit-learn, a local folder or file, or the hub."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedeas_app.data import columns
+from fedeas_app.data.decode import NamedImage
+from fedeas_app.data.folders import IMAGE_SUFFIXES, all_files, image_folder
+from fedeas_app.data.huggingface import load_hub, load_parquet, to_source
+from fedeas_app.data.tables import Source, Table
+from fedeas_app.errors import UserError
+from fedeas_app.settings import Settings
+
+DIGITS = "digits"
+TEST_SHARE = 0.2
+# Not the run's seed: the shipped generator has seen the training part, whatever the run.
+HOLD_OUT_SEED = 20
+
+_LOCAL = ("/", "./", "../", "~")
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """One split, numbered but not yet decoded; the images come in the order of the labels."""
+
+    labels: NDArray[np.int64]
+    class_names: tuple[str, ...]
+    images: Iterator[NamedImage]
+
+
+def fingerprint(settings: Settings) -> list[Any]:
+    """Return what identifies the content: for local data, each file's name, size and time.
+
+    Raises
+    ------
+    UserError
+        The local path does not exist, or the id is not one the hub could have.
+    """
+    if settings.dataset == DIGITS:
+        return [DIGITS]
+    if not settings.dataset.startswith(_LOCAL):
+        return ["hub", _hub_id(settings.dataset), settings.dataset_revision]
+    root = _local_path(settings.dataset)
+    stamps = sorted(_stamp(root, file) for file in all_files(root) if _counts(root, file))
+    return ["local", str(root), stamps]
+
+
+def open_rows(settings: Settings, split: Literal["train", "test"], scratch: Path) -> Rows:
+    """Find the images and labels of one split.
+
+    Without a test split, a fixed stratified fifth of the training set is held out as one.
+
+    Parameters
+    ----------
+    settings : Settings
+    split : {"train", "test"}
+    scratch : Path
+        An empty directory that must live until the images were read.
+
+    Raises
+    ------
+    UserError
+        The dataset cannot be found or understood.
+    """
+    source = _source(settings, scratch)
+    found = columns.classes(
+        source.train.labels, source.test.labels if source.test else None, source.class_names
+    )
+    if source.test is None or found.test is None:
+        chosen = hold_out(found.train)[0 if split == "train" else 1]
+        return Rows(found.train[chosen], found.names, source.train.images(chosen))
+    table, labels = (source.train, found.train) if split == "train" else (source.test, found.test)
+    return Rows(labels, found.names, table.images(np.arange(len(labels))))
+
+
+def hold_out(labels: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Divide rows into training and test rows: a fifth of each class, always the same.
+
+    Returns
+    -------
+    tuple of ndarray
+        Ascending row numbers.
+
+    Raises
+    ------
+    UserError
+        There are too few images.
+    """
+    from sklearn.model_selection import train_test_split
+
+    try:
+        train, test = train_test_split(
+            np.arange(len(labels)),
+            test_size=TEST_SHARE,
+            stratify=labels,
+            random_state=HOLD_OUT_SEED,
+        )
+    except ValueError as error:
+        raise UserError(
+            f"The dataset has no test split, and a fifth of its {len(labels)} images cannot be "
+            "held out with every class in both parts; add a test split or more images of each "
+            "class."
+        ) from error
+    return np.sort(train).astype(np.int64), np.sort(test).astype(np.int64)
+
+
+def _source(settings: Settings, scratch: Path) -> Source:
+    if settings.dataset == DIGITS:
+        return _digits()
+    if not settings.dataset.startswith(_LOCAL):
+        return to_source(load_hub(settings), settings)
+    root = _local_path(settings.dataset)
+    if root.is_dir() and not any(file.suffix == ".parquet" for file in all_files(root)):
+        return image_folder(root)
+    return to_source(load_parquet(root, scratch), settings)
+
+
+def _digits() -> Source:
+    from sklearn.datasets import load_digits
+
+    values, labels = load_digits(return_X_y=True)
+    # Stored as 0..16; whole steps of 255/16 keep the 17 grey levels apart.
+    grey = np.rint(values.reshape(-1, 8, 8) * 255 / 16).astype(np.uint8)
+
+    def images(rows: NDArray[np.int64]) -> Iterator[NamedImage]:
+        return ((f"{row} of digits", grey[row]) for row in rows)
+
+    return Source(Table(labels, images), None, tuple("0123456789"))
+
+
+def _hub_id(dataset: str) -> str:
+    if not _HUB_ID.fullmatch(dataset):
+        raise UserError(
+            f"dataset is {dataset!r}; 'digits', a hub id such as 'uoft-cs/cifar10', or a local "
+            "path that begins with /, ./, ../ or ~/ is allowed."
+        )
+    return dataset
+
+
+def _counts(root: Path, file: Path) -> bool:
+    """Tell data from files that come and go beside it, be it the cache itself."""
+    if file.suffix.lower() in (".parquet", *IMAGE_SUFFIXES):
+        return True
+    return file.parent == root and file.name in {"README.md", "dataset_infos.json"}
+
+
+def _stamp(root: Path, file: Path) -> tuple[str, int, int]:
+    try:
+        status = file.stat()
+    except OSError as error:
+        reason = error.strerror or error
+        raise UserError(f"The file {file} cannot be read ({reason}); remove it.") from error
+    return file.relative_to(root).as_posix(), status.st_size, status.st_mtime_ns
+
+
+def _local_path(dataset: str) -> Path:
+    try:
+        path = Path(dataset).expanduser().resolve()
+    except RuntimeError as error:  # ~someone who does not exist
+        raise UserError(f"The dataset {dataset!r} names an unknown home directory.") from error
+    if not path.exists():
+        raise UserError(f"The dataset {dataset!r} does not exist ({path}); correct the path.")
+    if path.is_file() and path.suffix != ".parquet":
+        raise UserError(
+            f"The dataset {path} is not a parquet file; give a file named *.parquet, a folder of "
+            "such files, or a folder with one subfolder of images for each class."
+        )
+    return path

@@ -1,0 +1,160 @@
+"""Training and test sets as memory-mapped arrays that all processes of a machine share."""
+
+import hashlib
+import json
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedeas_app import files, seeds
+from fedeas_app.data import decode, sources
+from fedeas_app.data.store import DamagedError, load_or_build
+from fedeas_app.errors import UserError
+from fedeas_app.settings import Settings
+
+SplitName = Literal["train", "test"]
+
+# Part of every key: raise it when the same source would be decoded to other pixels or labels.
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Split:
+    """One part of a dataset.
+
+    Attributes
+    ----------
+    images : ndarray of uint8, shape (N, H, W, channels)
+        Read-only, 0..255; one channel (grey) or three (RGB). A memory map, unless a subset was
+        asked for.
+    labels : ndarray of int64, shape (N,)
+        Read-only, in [0, C).
+    class_names : tuple of str, length C
+        The global class list, the same for both splits.
+    digest : str
+        SHA-256 over images, labels and class names.
+    """
+
+    images: NDArray[np.uint8]
+    labels: NDArray[np.int64]
+    class_names: tuple[str, ...]
+    digest: str
+
+
+def load_split(settings: Settings, split: SplitName) -> Split:
+    """Load the training or test set, decoding it the first time.
+
+    The decoded arrays live in ``cache_path/datasets/<key>``. The key covers the dataset's name and
+    revision, the columns, the image size and, for local data, the size and modification time of
+    each file, so changed data is decoded anew. A hub dataset without ``dataset-revision`` stays at
+    the revision of its first use. Later calls neither import the dataset libraries nor contact
+    anything.
+
+    Parameters
+    ----------
+    settings : Settings
+        ``dataset``, ``dataset_revision``, ``image_column``, ``label_column``, ``image_size``,
+        ``train_samples``, ``test_samples``, ``seed`` and ``cache_dir`` are used.
+    split : {"train", "test"}
+
+    Returns
+    -------
+    Split
+
+    Raises
+    ------
+    UserError
+        The dataset cannot be found, understood or decoded, the cache cannot be written, or more
+        samples are asked for than there are.
+    """
+    target = settings.cache_path / "datasets" / _key(settings, split)
+    whole = load_or_build(target, _read, partial(_fill, settings=settings, split=split))
+    wanted = settings.train_samples if split == "train" else settings.test_samples
+    return _subset(whole, wanted, settings.seed, split) if wanted else whole
+
+
+def digest(
+    images: NDArray[np.uint8], labels: NDArray[np.int64], class_names: tuple[str, ...]
+) -> str:
+    """Return the SHA-256 over shapes, class names, pixels and labels."""
+    state = hashlib.sha256(json.dumps([images.shape, class_names]).encode())
+    state.update(np.ascontiguousarray(images).data)
+    state.update(np.ascontiguousarray(labels).data)
+    return state.hexdigest()
+
+
+def _key(settings: Settings, split: SplitName) -> str:
+    parts = [
+        _FORMAT,
+        split,
+        sources.fingerprint(settings),
+        settings.image_column,
+        settings.label_column,
+        settings.image_size,
+    ]
+    return files.sha256(json.dumps(parts).encode())
+
+
+def _fill(directory: Path, *, settings: Settings, split: SplitName) -> None:
+    # The source's own intermediate files must not outlive the decoding.
+    with tempfile.TemporaryDirectory(prefix="source-", dir=directory) as scratch:
+        rows = sources.open_rows(settings, split, Path(scratch))
+        decode.write_images(
+            directory / "images.npy", rows.images, len(rows.labels), settings.image_size
+        )
+    np.save(directory / "labels.npy", rows.labels, allow_pickle=False)
+    images = np.load(directory / "images.npy", mmap_mode="r", allow_pickle=False)
+    meta = {
+        "dataset": settings.dataset,
+        "split": split,
+        "shape": images.shape,
+        "class_names": rows.class_names,
+        "digest": digest(images, rows.labels, rows.class_names),
+    }
+    files.write_text(directory / "meta.json", json.dumps(meta, indent=2))
+
+
+def _read(directory: Path) -> Split:
+    try:
+        meta = json.loads((directory / "meta.json").read_text(encoding="utf-8"))
+        images = np.load(directory / "images.npy", mmap_mode="r", allow_pickle=False)
+        labels = np.load(directory / "labels.npy", allow_pickle=False)
+        return _checked(images, labels, meta)
+    except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
+        raise DamagedError(str(error)) from error
+
+
+def _checked(images: NDArray[Any], labels: NDArray[Any], meta: Mapping[str, Any]) -> Split:
+    names = tuple(map(str, meta["class_names"]))
+    if images.dtype != np.uint8 or images.shape != tuple(meta["shape"]) or images.ndim != 4:
+        raise ValueError(f"images.npy holds {images.dtype} of shape {images.shape}")
+    if labels.dtype != np.int64 or labels.shape != images.shape[:1]:
+        raise ValueError(f"labels.npy holds {labels.dtype} of shape {labels.shape}")
+    if labels.size == 0 or labels.min() < 0 or labels.max() >= len(names):
+        raise ValueError("labels.npy holds labels outside the class list")
+    labels.setflags(write=False)
+    return Split(images, labels, names, str(meta["digest"]))
+
+
+def _subset(whole: Split, size: int, seed: int, split: SplitName) -> Split:
+    available = len(whole.labels)
+    if size > available:
+        raise UserError(
+            f"{split}-samples is {size}, but the {split} set has {available} images; "
+            f"give at most {available}, or 0 for all."
+        )
+    rng = seeds.numpy_rng("subset", split, seed)
+    # In the stored order, so that the memory map is read from front to back.
+    chosen = np.sort(rng.choice(available, size, replace=False))
+    images, labels = np.asarray(whole.images[chosen]), whole.labels[chosen]
+    for array in (images, labels):
+        array.setflags(write=False)
+    return replace(
+        whole, images=images, labels=labels, digest=digest(images, labels, whole.class_names)
+    )

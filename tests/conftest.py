@@ -1,0 +1,62 @@
+"""What several test files share: small settings, a fake generator, Flower outside Flower."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from flwr.supercore.task_identity import TaskIdentity
+
+from fake_generator import FakeGenerator
+from fedeas_app.settings import Settings
+
+
+@pytest.fixture(autouse=True)
+def _flower_outside_flower(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages can only be made by a process that has these."""
+    for name in ("_run_id", "_task_id", "_node_id"):
+        monkeypatch.setattr(TaskIdentity, name, 1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> None:
+    """The networks here are too small to be worth more, and tests may run side by side."""
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One cache for all tests: the digits are decoded and partitioned once."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def configure(cache_dir: Path, tmp_path: Path) -> Callable[..., Settings]:
+    """Return small settings on the digits; keys in snake case override them."""
+
+    def make(**keys: object) -> Settings:
+        small: dict[str, object] = {
+            "dataset": "digits",
+            "cache-dir": str(cache_dir),
+            "output-dir": str(tmp_path / "runs"),
+            "run-name": "run",
+            "device": "cpu",
+            "policy": "none",
+            "train-samples": 300,
+            "test-samples": 60,
+            "num-clients": 4,
+            "rounds": 3,
+            "local-epochs": 1,
+        }
+        return Settings.parse(small | {key.replace("_", "-"): keys[key] for key in keys})
+
+    return make
+
+
+@pytest.fixture
+def fake_generator(monkeypatch: pytest.MonkeyPatch) -> FakeGenerator:
+    """Put a fake generator in the place of whatever the settings name."""
+    fake = FakeGenerator()
+    for module in ("client", "task", "runs.manifest"):
+        monkeypatch.setattr(f"fedeas_app.{module}.open_generator", lambda settings: fake)
+    return fake

@@ -1,0 +1,66 @@
+import re
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from fedeas_app.data import load_split, sources
+from fedeas_app.errors import UserError
+
+
+def test_digits_are_scaled_and_held_out_the_same_for_every_seed(settings_of):
+    train, test = (load_split(settings_of(seed=1), name) for name in ("train", "test"))
+    assert train.images.shape == (1437, 8, 8, 1)
+    assert test.images.shape == (360, 8, 8, 1)
+    assert train.class_names == tuple("0123456789")
+    assert load_split(settings_of(seed=2), "test").digest == test.digest
+    values, labels = load_digits(return_X_y=True)
+    grey = np.array([round(value * 255 / 16) for value in range(17)])[values.astype(int)]
+    every = sorted(zip(map(bytes, grey.astype(np.uint8)), labels, strict=True))
+    found = [
+        (image.tobytes(), label)
+        for split in (train, test)
+        for image, label in zip(split.images, split.labels, strict=True)
+    ]
+    assert sorted(found) == every
+    share = np.bincount(test.labels) / np.bincount(labels)
+    assert np.all(abs(share - 0.2) < 0.01)
+
+
+def test_hold_out_never_changes():
+    """The shipped generator depends on it: were this to fail, it has seen test images."""
+    labels = load_digits(return_X_y=True)[1]
+    train, test = sources.hold_out(labels)
+    assert test[:8].tolist() == [11, 30, 34, 41, 43, 44, 45, 47]
+    assert sorted([*train, *test]) == list(range(1797))
+
+
+@pytest.mark.parametrize("dataset", ["data/sets/mine", "a b", "/../x?", "-x", "."])
+def test_what_is_neither_id_nor_path_is_said(settings_of, dataset):
+    local = dataset.startswith("/")
+    message = (
+        f"The dataset {dataset!r} does not exist (/x?); correct the path."
+        if local
+        else f"dataset is {dataset!r}; 'digits', a hub id such as 'uoft-cs/cifar10', or a local "
+        "path that begins with /, ./, ../ or ~/ is allowed."
+    )
+    with pytest.raises(UserError, match=f"^{re.escape(message)}$"):
+        load_split(settings_of(dataset), "train")
+
+
+def test_relative_and_home_paths_are_local(settings_of, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for dataset in ("./here", "~/here", "../x/../here"):
+        with pytest.raises(UserError, match=r" does not exist \(.*/here\); correct the path\.$"):
+            load_split(settings_of(dataset), "train")
+    with pytest.raises(UserError, match=r"^The dataset '~nobody-here/x' names an unknown home"):
+        load_split(settings_of("~nobody-here/x"), "train")
+
+
+def test_other_files_are_said(settings_of, tmp_path):
+    (tmp_path / "x.csv").write_text("a,b")
+    with pytest.raises(
+        UserError, match=r"x\.csv is not a parquet file; give a file named \*\.parq"
+    ):
+        load_split(settings_of(tmp_path / "x.csv"), "train")

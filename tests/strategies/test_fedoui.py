@@ -1,0 +1,85 @@
+"""FedOUI's weights against the authors' published round."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from fedeas_app.strategies.base import Participant
+
+# The published round: OUI, n_k, scores and weights.
+OUI = [259 / 2048, 635 / 2048, 527 / 2048, 651 / 2048, 761 / 2048]
+SIZES = [210, 66, 226, 40, 17]
+SCORES = [0.0743, 0.6821, 0.8950, 0.6264, 0.3165]
+WEIGHTS = [0.0538, 0.1534, 0.6890, 0.0854, 0.0184]
+
+
+def participants(ouis, sizes):
+    pairs = zip(sizes, ouis, strict=True)
+    return [Participant(k, n, o, 1.0) for k, (n, o) in enumerate(pairs)]
+
+
+def by_hand(ouis, sizes, epsilon, rho, gamma):
+    """The formulas of the paper, by moments."""
+    o, n = np.array(ouis), np.array(sizes, float)
+    m, v = o.mean(), o.var(ddof=1)
+    kappa = m * (1 - m) / v - 1
+    f = stats.beta(m * kappa, (1 - m) * kappa).cdf(o)
+    s = 2 * np.minimum(f, 1 - f)
+    w = n**rho * (s + epsilon) ** gamma
+    return w / w.sum(), s
+
+
+def test_the_published_round_is_replayed(begin):
+    weights, scores = begin(strategy="fedoui").strategy.weigh(participants(OUI, SIZES))
+    assert scores == pytest.approx(SCORES, abs=5e-5)
+    assert weights == pytest.approx(WEIGHTS, abs=5e-5)
+    assert weights.sum() == pytest.approx(1.0, abs=1e-15)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"oui_epsilon": 1e-3, "oui_rho": 1.0, "oui_gamma": 1.0},
+        {"oui_epsilon": 0.2, "oui_rho": 0.5, "oui_gamma": 2.0},
+        {"oui_epsilon": 1e-3, "oui_rho": 0.0, "oui_gamma": 1.0},
+    ],
+)
+def test_the_settings_reach_the_formula(begin, keys):
+    weights, scores = begin(strategy="fedoui", **keys).strategy.weigh(participants(OUI, SIZES))
+    expected, s = by_hand(OUI, SIZES, *keys.values())
+    assert weights == pytest.approx(expected, rel=1e-9)
+    assert scores == pytest.approx(s, rel=1e-9)
+
+
+def test_gamma_zero_is_fedavg(begin):
+    settings = {"strategy": "fedoui", "oui_gamma": 0.0}
+    weights, _ = begin(**settings).strategy.weigh(participants(OUI, SIZES))
+    assert weights == pytest.approx(np.array(SIZES) / sum(SIZES))
+
+
+@pytest.mark.parametrize("ouis", [[0.3], [0.3, 0.3, 0.3], [0.0, 0.0], [0.0, 1.0], [0.0, 0.0, 1.0]])
+def test_degenerate_rounds_have_weights_of_sum_one(begin, ouis):
+    sizes = [10 * (k + 1) for k in range(len(ouis))]
+    weights, scores = begin(strategy="fedoui").strategy.weigh(participants(ouis, sizes))
+    assert np.isfinite(weights).all()
+    assert (weights > 0).all()
+    assert weights.sum() == pytest.approx(1.0)
+    if len(set(ouis)) == 1:  # nothing tells the clients apart: plain FedAvg
+        assert scores.tolist() == [1.0] * len(ouis)
+        assert weights == pytest.approx(np.array(sizes) / sum(sizes))
+
+
+def test_a_whole_round_applies_the_published_weights(begin):
+    started = begin(clients=5, strategy="fedoui")
+    result = started.aggregate(
+        started.reply(k, num_examples=SIZES[k], oui=OUI[k]) for k in (3, 1, 4, 0, 2)
+    )
+    found = result.report.participants
+    assert [p.partition for p in found] == [0, 1, 2, 3, 4]
+    assert [p.weight for p in found] == pytest.approx(WEIGHTS, abs=5e-5)
+    assert [p.score for p in found] == pytest.approx(SCORES, abs=5e-5)
+    weights, _ = by_hand(OUI, SIZES, 1e-3, 1, 1)
+    expected = sum(w * started.model(k)["layer.weight"].numpy() for k, w in enumerate(weights))
+    assert np.allclose(result.arrays["layer.weight"].numpy(), expected, atol=1e-6)
+    # 1 / Σ w² of the published weights.
+    assert result.report.effective_clients == pytest.approx(1 / sum(w**2 for w in WEIGHTS), rel=1e-3)

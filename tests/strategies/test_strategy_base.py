@@ -1,0 +1,278 @@
+"""Who takes part, which replies count, and what is said about the others."""
+
+import logging
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord
+
+from fake_grid import by_superlink
+from fedeas_app.errors import UserError
+from fedeas_app.strategies.base import Participant, RoundReport
+
+HUGE = 10**6
+
+
+def cohorts(start, rounds=6, **keys):
+    return [start(server_round=r, **keys).strategy.cohort(r) for r in range(1, rounds + 1)]
+
+
+def test_cohort_depends_on_the_seed_and_the_round_alone(begin):
+    keys = {"clients": 20, "fraction_train": 0.25}
+    drawn = cohorts(begin, **keys)
+    assert drawn == cohorts(begin, nodes=list(range(500, 520)), **keys)
+    assert drawn == cohorts(begin, strategy="fedoui", **keys)
+    assert drawn != cohorts(begin, seed=1, **keys)
+    for cohort in drawn:
+        assert cohort == sorted(set(cohort))
+        assert len(cohort) == 5
+        assert all(type(k) is int and 0 <= k < 20 for k in cohort)
+    assert len({tuple(cohort) for cohort in drawn}) == 6
+
+
+def test_every_client_has_its_turn(begin):
+    strategy = begin(clients=10, fraction_train=0.3).strategy
+    turns = np.bincount(np.concatenate([strategy.cohort(r) for r in range(1, 1001)]), minlength=10)
+    # 300 turns each, with a standard deviation of √(1000·0.3·0.7) = 14.5.
+    assert turns.sum() == 3000
+    assert abs(turns - 300).max() < 5 * 14.5
+
+
+@pytest.mark.parametrize(
+    ("clients", "fraction", "size"), [(4, 1.0, 4), (10, 0.25, 2), (3, 0.01, 1), (7, 0.5, 4)]
+)
+def test_cohort_has_the_share_asked_for_and_never_nobody(begin, clients, fraction, size):
+    assert len(begin(clients=clients, fraction_train=fraction).sent) == size
+
+
+def test_each_client_gets_the_model_the_round_and_its_own_order(begin):
+    started = begin(clients=5, server_round=9)
+    assert [msg.metadata.dst_node_id for msg in started.sent] == [1000, 999, 998, 997, 996]
+    for k, msg in started.of_partition.items():
+        assert msg.metadata.message_type == "train"
+        assert set(msg.content) == {"arrays", "config"}
+        assert dict(msg.content["config"]) == {"beta": 2.0 + k, "share": 10 * k, "server-round": 9}
+        arrays = msg.content["arrays"]
+        assert all(arrays[name].data == started.arrays[name].data for name in started.arrays)
+
+
+def test_only_the_cohort_is_addressed(begin):
+    started = begin(clients=12, fraction_train=0.5, server_round=4)
+    assert sorted(started.of_partition) == started.strategy.cohort(4)
+
+
+def test_nobody_is_asked_to_evaluate(begin):
+    started = begin()
+    assert list(started.strategy.configure_evaluate(1, started.arrays, None, None)) == []
+    assert started.strategy.aggregate_evaluate(1, []) is None
+
+
+def test_the_model_is_the_weighted_mean_and_the_report_says_who_counted(begin):
+    started = begin(clients=3)
+    sizes, losses = [10, 30, 60], [3.0, 2.0, 1.0]
+    result = started.aggregate(
+        started.reply(k, num_examples=sizes[k], loss=losses[k], oui=0.1 * k) for k in (2, 0, 1)
+    )
+    weights = [0.1, 0.3, 0.6]
+    for name in ("layer.weight", "layer.bias"):
+        expected = sum(
+            w * started.model(k)[name].numpy().astype(np.float64) for k, w in enumerate(weights)
+        )
+        assert np.array_equal(result.arrays[name].numpy(), expected.astype(np.float32))
+    assert result.arrays["steps"].numpy() == 20
+    assert result.report.participants == tuple(
+        Participant(k, sizes[k], 0.1 * k, losses[k], 1.0, weights[k]) for k in range(3)
+    )
+    assert result.report.failures == {}
+    # 0.1·3 + 0.3·2 + 0.6·1 = 1.5, and 1 / (0.01 + 0.09 + 0.36).
+    assert result.report.train_loss == pytest.approx(1.5)
+    assert result.report.effective_clients == pytest.approx(1 / 0.46)
+    assert dict(result.metrics) == {"train-loss": pytest.approx(1.5)}
+
+
+@pytest.mark.parametrize("strategy", ["fedavg", "fedoui"])
+def test_bits_do_not_depend_on_the_order_of_arrival_or_on_node_ids(begin, strategy):
+    def outcome(order, nodes=None):
+        started = begin(clients=6, strategy=strategy, nodes=nodes)
+        result = started.aggregate(started.reply(k) for k in order)
+        return [array.data for array in result.arrays.values()], result.report
+
+    expected = outcome(range(6))
+    for seed in range(4):
+        order = np.random.default_rng(seed).permutation(6).tolist()
+        assert outcome(order, nodes=[3, 9, 4, 8, 5, 7]) == expected
+
+
+def spoiled(started, partition, name, value):
+    arrays = started.model(partition)
+    arrays[name] = Array(value)
+    return started.reply(partition, arrays)
+
+
+BAD_ARRAYS = {
+    "shape": ("layer.bias", np.zeros(4, np.float32), r"layer.bias is float32\[4\]"),
+    "dtype": ("layer.bias", np.zeros(3), "layer.bias is float64"),
+    "float counter": ("steps", np.array(1.0), "steps is float64"),
+    "nan": ("layer.bias", np.array([0, np.nan, 0], np.float32), "layer.bias holds values"),
+    "inf": ("layer.weight", np.full((2, 3), np.inf, np.float32), "layer.weight holds values"),
+    "name": ("extra", np.zeros(1, np.float32), "names of its arrays"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_ARRAYS)
+def test_a_malformed_model_does_not_count_and_the_others_do(begin, case, caplog):
+    name, value, reason = BAD_ARRAYS[case]
+    started = begin(clients=3, server_round=5)
+    with caplog.at_level(logging.WARNING, logger="flwr"):
+        result = started.aggregate(
+            [started.reply(0), spoiled(started, 1, name, value), started.reply(2)], server_round=5
+        )
+    assert [p.partition for p in result.report.participants] == [0, 2]
+    assert list(result.report.failures) == [1]
+    assert result.report.failures[1].startswith(reason.split("\\")[0]) or (
+        reason in result.report.failures[1]
+    )
+    # n = 10 and 12: weights 10/22 and 12/22.
+    weights = [p.weight for p in result.report.participants]
+    assert weights == pytest.approx([10 / 22, 12 / 22])
+    assert all(np.isfinite(array.numpy()).all() for array in result.arrays.values())
+    assert "Round 5: 1 clients do not count ([1])" in caplog.text
+    assert result.report.failures[1] in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("metrics", "reason"),
+    [
+        ({"num_examples": 0}, "num-examples is 0"),
+        ({"num_examples": -5}, "num-examples is -5"),
+        ({"num_examples": 10.0}, "num-examples is 10.0"),
+        ({"num_examples": float("nan")}, "num-examples is nan"),
+        ({"num_examples": [10]}, r"num-examples is \[10\]"),
+        ({"num_examples": None}, "num-examples is None"),
+        ({"oui": 1.001}, "oui is 1.001, not between 0 and 1"),
+        ({"oui": -1e-9}, "oui is -1e-09, not between 0 and 1"),
+        ({"oui": float("nan")}, "oui is nan, not a finite number"),
+        ({"oui": [0.5]}, r"oui is \[0.5\], not a finite number"),
+        ({"oui": None}, "oui is None, not a finite number"),
+        ({"loss": float("nan")}, "loss is nan, not a finite number"),
+        ({"loss": float("inf")}, "loss is inf, not a finite number"),
+        ({"loss": None}, "loss is None, not a finite number"),
+    ],
+)
+@pytest.mark.parametrize("strategy", ["fedavg", "fedoui"])
+def test_impossible_metrics_do_not_count(begin, strategy, metrics, reason):
+    started = begin(clients=3, strategy=strategy)
+    replies = [started.reply(0, **metrics), started.reply(1), started.reply(2)]
+    result = started.aggregate(replies)
+    assert [p.partition for p in result.report.participants] == [1, 2]
+    assert sum(p.weight for p in result.report.participants) == pytest.approx(1.0)
+    with pytest.raises(ValueError, match=reason):
+        raise ValueError(result.report.failures[0])
+
+
+def test_a_boolean_count_is_refused(begin):
+    started = begin(clients=2)
+    reply = started.reply(0)
+    dict.__setitem__(reply.content["metrics"], "num-examples", True)  # past Flower's own check
+    reply.content["metrics"].__dict__.setdefault("_data", {})["num-examples"] = True
+    result = started.aggregate([reply, started.reply(1)])
+    assert result.report.failures == {
+        0: "num-examples is True, not a whole number of at least 1"
+    }
+
+
+@pytest.mark.parametrize("oui", [0.0, 1.0, 0, 1])
+def test_the_ends_of_the_scale_count(begin, oui):
+    started = begin(clients=2, strategy="fedoui")
+    result = started.aggregate([started.reply(0, oui=oui), started.reply(1)])
+    assert len(result.report.participants) == 2
+
+
+def test_a_reply_without_records_does_not_count(begin):
+    started = begin(clients=2)
+    empty = started.reply(0)
+    empty.content.clear()
+    without_model = started.reply(0, arrays=ArrayRecord())
+    for reply in (empty, without_model):
+        result = started.aggregate([reply, started.reply(1)])
+        assert list(result.report.failures) == [0]
+
+
+def test_a_failed_client_is_named_with_its_own_words(begin):
+    started = begin(clients=3)
+    text = "<class 'fedeas_app.errors.UserError'>:<'No disk left; free some.'>"
+    result = started.aggregate([started.reply(2), started.error(1, text), started.reply(0)])
+    assert result.report.failures == {1: "No disk left; free some."}
+    assert [p.partition for p in result.report.participants] == [0, 2]
+
+
+def test_errors_made_up_by_the_superlink_are_attributed_to_the_client(begin):
+    started = begin(clients=4, nodes=[1, 22, 33, 44])  # a node may even have the SuperLink's id
+    replies = [started.reply(0), started.reply(1), by_superlink(started.error(3, "Node is gone"))]
+    result = started.aggregate([*replies, started.reply(2)])
+    assert result.report.failures == {3: "Node is gone"}
+
+
+def test_late_clients_are_named_with_the_timeout(begin):
+    started = begin(clients=4, round_timeout=12.5)
+    result = started.aggregate([started.reply(2)])
+    assert result.report.failures == dict.fromkeys([0, 1, 3], "no reply within 12.5 seconds")
+
+
+def test_a_client_left_out_of_the_round_is_not_late(begin):
+    started = begin(clients=8, fraction_train=0.5, server_round=3)
+    cohort = started.strategy.cohort(3)
+    result = started.aggregate([started.reply(k) for k in cohort], server_round=3)
+    assert result.report.failures == {}
+
+
+def test_a_round_without_a_usable_reply_ends_the_run_with_each_reason_once(begin):
+    started = begin(clients=6, server_round=2)
+    replies = [
+        started.error(0, "<class 'RuntimeError'>:<'Out of memory.'>"),
+        started.error(1, "<class 'RuntimeError'>:<'Out of memory.'>"),
+        started.reply(2, oui=float("nan")),
+        started.error(3, "<class 'RuntimeError'>:<'Out of memory.'>"),
+    ]
+    with pytest.raises(UserError) as caught:
+        started.aggregate(replies, server_round=2)
+    text = str(caught.value)
+    assert text.startswith("Round 2 has no usable reply: ")
+    assert text.count("Out of memory. (3 clients)") == 1
+    assert text.count("Out of memory.") == 1
+    assert text.count("oui is nan") == 1
+    assert "no reply within 3600 seconds (2 clients)" in text
+
+
+def test_no_reply_at_all_ends_the_run(begin):
+    with pytest.raises(UserError, match=r"no reply within 3600 seconds \(3 clients\)"):
+        begin(clients=3).aggregate([])
+
+
+def test_effective_clients_counts_equal_ones():
+    equal = RoundReport(tuple(Participant(k, 1, 0.5, 0.0, weight=1 / 8) for k in range(8)))
+    assert equal.effective_clients == pytest.approx(8)
+
+
+def test_memory_of_a_round_does_not_grow_with_its_replies(begin, monkeypatch):
+    """Each reply must be gone before the next is made."""
+    import gc
+    import weakref
+
+    started, alive, most = begin(clients=30), weakref.WeakSet(), 0
+
+    def arriving():
+        nonlocal most
+        for k in range(30):
+            reply = started.reply(k)
+            alive.add(reply.content["arrays"]["layer.weight"])
+            most = max(most, len(alive))
+            yield reply
+            del reply
+
+    gc.disable()
+    try:
+        started.aggregate(arriving())
+    finally:
+        gc.enable()
+    assert most <= 3

@@ -1,0 +1,139 @@
+"""The average against float64, and replies that must not enter it."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord
+
+from fedeas_app.strategies.updates import BadReplyError, Updates
+
+
+def record(**arrays):
+    return ArrayRecord({name: Array(array) for name, array in arrays.items()})
+
+
+def models(count, seed=0):
+    rng = np.random.default_rng(seed)
+    return [
+        record(
+            w=rng.normal(size=(4, 5)).astype(np.float32),
+            half=rng.normal(size=7).astype(np.float16),
+            double=rng.normal(size=(2, 1, 2)),
+            scalar=np.array(rng.normal(), np.float32),
+            empty=np.zeros((0, 3), np.float32),
+            steps=np.array(rng.integers(0, 1000), np.int64),
+        )
+        for _ in range(count)
+    ]
+
+
+def average(records, weights, order=None):
+    with Updates(records[0]) as updates:
+        for k in order if order is not None else range(len(records)):
+            updates.add(k, records[k])
+        return updates.average(dict(enumerate(weights)))
+
+
+def test_average_is_the_float64_sum_in_the_type_of_the_model():
+    records, weights = models(9), np.random.default_rng(1).dirichlet(np.ones(9))
+    merged = average(records, weights.tolist())
+    assert list(merged) == list(records[0])
+    for name in ("w", "half", "double", "scalar", "empty"):
+        arrays = [r[name].numpy() for r in records]
+        total = np.zeros(arrays[0].shape)
+        for weight, array in zip(weights, arrays, strict=True):
+            total = total + weight * array.astype(np.float64)
+        result = merged[name].numpy()
+        assert result.dtype == arrays[0].dtype
+        assert result.shape == arrays[0].shape
+        assert np.array_equal(result, total.astype(arrays[0].dtype))
+
+
+def test_equal_models_average_to_themselves():
+    one = models(1)[0]
+    merged = average([one] * 7, [1 / 7] * 7)
+    for name in ("w", "half", "scalar", "steps"):
+        assert np.array_equal(merged[name].numpy(), one[name].numpy())
+
+
+def test_bits_do_not_depend_on_the_order_of_arrival():
+    records, weights = models(8), np.random.default_rng(2).dirichlet(np.ones(8)).tolist()
+    expected = average(records, weights)
+    for seed in range(5):
+        order = np.random.default_rng(seed).permutation(8).tolist()
+        merged = average(records, weights, order)
+        assert all(merged[name].data == expected[name].data for name in merged)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "values", "expected"),
+    [
+        (np.int64, [3, 2**60, 5], 2**60),
+        (np.int32, [-7, -3, -9], -3),
+        (np.uint8, [200, 255, 0], 255),
+        (np.bool_, [False, True, False], True),
+    ],
+)
+def test_counters_keep_their_type_and_take_the_largest(dtype, values, expected):
+    records = [record(w=np.zeros(2, np.float32), steps=np.array(v, dtype)) for v in values]
+    steps = average(records, [0.2, 0.3, 0.5])["steps"].numpy()
+    assert steps.dtype == dtype
+    assert steps.shape == ()
+    assert steps == expected
+
+
+def nan(shape, value=np.nan):
+    array = np.zeros(shape, np.float32)
+    array.flat[-1] = value
+    return array
+
+
+GOOD = np.ones((2, 2), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (record(v=GOOD), "names"),
+        (record(w=GOOD, v=GOOD), "names"),
+        (ArrayRecord(), "names"),
+        (record(w=np.ones((2, 3), np.float32)), r"w is float32\[2, 3\], not float32\[2, 2\]"),
+        (record(w=np.ones(4, np.float32)), r"w is float32\[4\], not float32\[2, 2\]"),
+        (record(w=np.ones((2, 2))), r"w is float64\[2, 2\], not float32\[2, 2\]"),
+        (record(w=nan((2, 2))), "w holds values that are not finite"),
+        (record(w=nan((2, 2), np.inf)), "w holds values that are not finite"),
+        (record(w=nan((2, 2), -np.inf)), "w holds values that are not finite"),
+        (ArrayRecord({"w": Array("float32", (2, 2), "numpy.ndarray", b"")}), "w cannot be decoded"),
+        (ArrayRecord({"w": Array("float32", (2, 2), "numpy.ndarray", b"??")}), "cannot be decoded"),
+        (ArrayRecord({"w": Array("float32", (2, 2), "other", GOOD.tobytes())}), "cannot be decoded"),
+    ],
+)
+def test_a_model_that_does_not_fit_is_refused_and_leaves_no_trace(bad, reason):
+    with Updates(record(w=GOOD)) as updates:
+        updates.add(2, record(w=GOOD))
+        with pytest.raises(BadReplyError, match=reason):
+            updates.add(1, bad)
+        updates.add(0, record(w=3 * GOOD))
+        merged = updates.average({0: 0.5, 2: 0.5})
+    assert np.array_equal(merged["w"].numpy(), 2 * GOOD)
+
+
+def test_names_must_come_in_the_order_of_the_model():
+    with Updates(record(a=GOOD, b=GOOD)) as updates, pytest.raises(BadReplyError, match="names"):
+        updates.add(0, record(b=GOOD, a=GOOD))
+
+
+def test_memory_does_not_grow_with_the_number_of_replies(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    size, count = 1_000_000, 200  # 4 MB each, 800 MB in all
+    tracemalloc.start()
+    with Updates(record(w=np.zeros(size, np.float32))) as updates:
+        for k in range(count):
+            updates.add(k, record(w=np.full(size, k, np.float32)))
+        merged = updates.average({k: 1 / count for k in range(count)})
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert np.allclose(merged["w"].numpy(), 99.5)
+    assert peak < 240e6  # the part of the file that is held in memory, and a few models
+    assert not list(tmp_path.iterdir())
