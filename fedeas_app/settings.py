@@ -205,7 +205,7 @@ def _as_float_where_one_is_due(cls: type[Settings], key: str, value: Any) -> Any
     try:
         return float(value)
     except OverflowError:  # more than a float holds: the limits refuse infinity
-        return math.copysign(math.inf, value)
+        return math.inf if value > 0 else -math.inf
 
 
 def _explain(error: ValidationError) -> str:
@@ -217,7 +217,7 @@ def _explain(error: ValidationError) -> str:
 
 
 def _sentence(key: str, problem: Any) -> str:
-    if not key:
+    if not problem["loc"]:
         return f"{problem['msg'].removeprefix('Value error, ')}."
     if problem["type"] == "extra_forbidden":
         return f"Unknown key {key!r}{_nearest(key)}."

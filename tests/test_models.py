@@ -111,7 +111,11 @@ def test_the_global_random_state_is_left_alone(configure):
 
 @pytest.mark.parametrize(
     ("keys", "least"),
-    [({"model": "cnn"}, 4), ({"model": "resnet18"}, 8), ({"model": "resnet18", "norm": "batch"}, 16)],
+    [
+        ({"model": "cnn"}, 4),
+        ({"model": "resnet18"}, 8),
+        ({"model": "resnet18", "norm": "batch"}, 16),
+    ],
 )
 def test_too_small_images_are_refused_and_the_smallest_work(configure, keys, least):
     for shape in ((least - 1, 40, 1), (40, least - 1, 1)):

@@ -6,6 +6,7 @@ has a SuperLink, a Flower home and a port of its own, and all its processes end 
 """
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -76,10 +77,15 @@ class Simulation:
                 process.kill()
         self._superlink.wait()
 
-    def log_tail(self, lines: int = 15) -> str:
-        """Return the end of Flower's log."""
+    def log_text(self) -> str:
+        """Return Flower's log, without its colours."""
         text = self.log_file.read_text(encoding="utf-8", errors="replace")
-        return "\n".join(text.splitlines()[-lines:])
+        return re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+    def complaints(self, lines: int = 15) -> str:
+        """Return the end of what Flower's log holds beside information."""
+        notable = (line for line in self.log_text().splitlines() if "INFO" not in line)
+        return "\n".join(list(notable)[-lines:])
 
     def _start_superlink(self) -> "subprocess.Popen[bytes]":
         connection = {"address": f"127.0.0.1:{self._port}", "insecure": True}
@@ -107,7 +113,7 @@ class Simulation:
                 with opener.open(f"http://127.0.0.1:{self._port}/health", timeout=2):
                     return
             time.sleep(0.1)
-        raise UserError(f"Flower's SuperLink did not start:\n{self.log_tail()}")
+        raise UserError(f"Flower's SuperLink did not start:\n{self.complaints()}")
 
     def _popen(self, command: list[str]) -> "subprocess.Popen[bytes]":
         with open(self.log_file, "ab") as log:

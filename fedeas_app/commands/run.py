@@ -1,7 +1,6 @@
 """``fedeas run``: one configuration, from start to end, in simulation."""
 
 import json
-import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -15,6 +14,7 @@ from fedeas_app.commands.console import one_sentence, out
 from fedeas_app.commands.launcher import Simulation, simulation
 from fedeas_app.commands.plan import label_counts, show
 from fedeas_app.errors import UserError
+from fedeas_app.files import write_text
 from fedeas_app.forecast import Forecast, forecast
 from fedeas_app.runs.text import summary_line
 from fedeas_app.settings import Settings
@@ -41,7 +41,7 @@ def run(
             _keep_log(flower, directory)
             summary = _outcome(flower, directory)
             if verbose:
-                out.print(flower.log_tail(10_000), markup=False)
+                out.print(flower.log_text(), markup=False)
     except KeyboardInterrupt:
         raise UserError(f"Interrupted; what was finished is in {directory}.") from None
     out.print(summary_line(summary), style="bold", soft_wrap=True)
@@ -103,7 +103,7 @@ def _outcome(flower: Simulation, directory: Path) -> dict[str, Any]:
     """
     path = directory / "summary.json"
     if not path.is_file():
-        raise UserError(f"The run did not start. Flower's log ends with:\n{flower.log_tail()}")
+        raise UserError(f"The run did not start. Flower says:\n{flower.complaints()}")
     summary: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     if summary["status"] == "completed":
         return summary
@@ -113,7 +113,7 @@ def _outcome(flower: Simulation, directory: Path) -> dict[str, Any]:
 
 def _keep_log(flower: Simulation, directory: Path) -> None:
     if directory.is_dir():
-        shutil.copy(flower.log_file, directory / "flower.log")
+        write_text(directory / "flower.log", flower.log_text())
 
 
 def _read_lines(path: Path) -> list[dict[str, Any]]:

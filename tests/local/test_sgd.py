@@ -114,6 +114,8 @@ def test_augmentation_happens_only_when_asked_for(configure):
     for augment in (False, True):
         model = Spy()
         generator = torch.Generator().manual_seed(0)
-        train_sgd(model, Examples.from_arrays(images, labels), configure(augment=augment), generator)
+        train_sgd(
+            model, Examples.from_arrays(images, labels), configure(augment=augment), generator
+        )
         touched[augment] = bool((torch.cat(model.seen) != 1).any())
     assert touched == {False: False, True: True}

@@ -82,4 +82,6 @@ def test_a_whole_round_applies_the_published_weights(begin):
     expected = sum(w * started.model(k)["layer.weight"].numpy() for k, w in enumerate(weights))
     assert np.allclose(result.arrays["layer.weight"].numpy(), expected, atol=1e-6)
     # 1 / Σ w² of the published weights.
-    assert result.report.effective_clients == pytest.approx(1 / sum(w**2 for w in WEIGHTS), rel=1e-3)
+    assert result.report.effective_clients == pytest.approx(
+        1 / sum(w**2 for w in WEIGHTS), rel=1e-3
+    )

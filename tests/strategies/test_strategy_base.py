@@ -1,6 +1,9 @@
 """Who takes part, which replies count, and what is said about the others."""
 
+import gc
 import logging
+import re
+import weakref
 
 import numpy as np
 import pytest
@@ -9,8 +12,6 @@ from flwr.app import Array, ArrayRecord
 from fake_grid import by_superlink
 from fedeas_app.errors import UserError
 from fedeas_app.strategies.base import Participant, RoundReport
-
-HUGE = 10**6
 
 
 def cohorts(start, rounds=6, **keys):
@@ -129,9 +130,7 @@ def test_a_malformed_model_does_not_count_and_the_others_do(begin, case, caplog)
         )
     assert [p.partition for p in result.report.participants] == [0, 2]
     assert list(result.report.failures) == [1]
-    assert result.report.failures[1].startswith(reason.split("\\")[0]) or (
-        reason in result.report.failures[1]
-    )
+    assert re.search(reason, result.report.failures[1])
     # n = 10 and 12: weights 10/22 and 12/22.
     weights = [p.weight for p in result.report.participants]
     assert weights == pytest.approx([10 / 22, 12 / 22])
@@ -166,19 +165,15 @@ def test_impossible_metrics_do_not_count(begin, strategy, metrics, reason):
     result = started.aggregate(replies)
     assert [p.partition for p in result.report.participants] == [1, 2]
     assert sum(p.weight for p in result.report.participants) == pytest.approx(1.0)
-    with pytest.raises(ValueError, match=reason):
-        raise ValueError(result.report.failures[0])
+    assert re.match(reason, result.report.failures[0])
 
 
 def test_a_boolean_count_is_refused(begin):
     started = begin(clients=2)
     reply = started.reply(0)
-    dict.__setitem__(reply.content["metrics"], "num-examples", True)  # past Flower's own check
-    reply.content["metrics"].__dict__.setdefault("_data", {})["num-examples"] = True
+    reply.content["metrics"].__dict__["_data"]["num-examples"] = True  # past Flower's own check
     result = started.aggregate([reply, started.reply(1)])
-    assert result.report.failures == {
-        0: "num-examples is True, not a whole number of at least 1"
-    }
+    assert result.report.failures == {0: "num-examples is True, not a whole number of at least 1"}
 
 
 @pytest.mark.parametrize("oui", [0.0, 1.0, 0, 1])
@@ -254,19 +249,15 @@ def test_effective_clients_counts_equal_ones():
     assert equal.effective_clients == pytest.approx(8)
 
 
-def test_memory_of_a_round_does_not_grow_with_its_replies(begin, monkeypatch):
-    """Each reply must be gone before the next is made."""
-    import gc
-    import weakref
-
-    started, alive, most = begin(clients=30), weakref.WeakSet(), 0
+def test_a_round_holds_no_reply_but_the_one_it_works_on(begin):
+    started = begin(clients=30)
+    made, most = [], 0
 
     def arriving():
         nonlocal most
         for k in range(30):
-            reply = started.reply(k)
-            alive.add(reply.content["arrays"]["layer.weight"])
-            most = max(most, len(alive))
+            made.append(weakref.ref(reply := started.reply(k)))
+            most = max(most, sum(ref() is not None for ref in made))
             yield reply
             del reply
 
@@ -275,4 +266,4 @@ def test_memory_of_a_round_does_not_grow_with_its_replies(begin, monkeypatch):
         started.aggregate(arriving())
     finally:
         gc.enable()
-    assert most <= 3
+    assert most <= 2

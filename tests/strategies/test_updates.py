@@ -106,7 +106,10 @@ GOOD = np.ones((2, 2), np.float32)
         (record(w=nan((2, 2), -np.inf)), "w holds values that are not finite"),
         (ArrayRecord({"w": Array("float32", (2, 2), "numpy.ndarray", b"")}), "w cannot be decoded"),
         (ArrayRecord({"w": Array("float32", (2, 2), "numpy.ndarray", b"??")}), "cannot be decoded"),
-        (ArrayRecord({"w": Array("float32", (2, 2), "other", GOOD.tobytes())}), "cannot be decoded"),
+        (
+            ArrayRecord({"w": Array("float32", (2, 2), "other", GOOD.tobytes())}),
+            "cannot be decoded",
+        ),
     ],
 )
 def test_a_model_that_does_not_fit_is_refused_and_leaves_no_trace(bad, reason):

@@ -1,0 +1,135 @@
+"""``fedeas plan`` as a user sees it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from fedeas_app.budget import POLICIES
+from fedeas_app.commands import app
+
+FEDEAS = Path(sys.executable).with_name("fedeas")
+
+
+@pytest.fixture
+def plan(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+
+    def invoke(*arguments):
+        return CliRunner().invoke(app, ["plan", *map(str, arguments)])
+
+    return invoke
+
+
+@pytest.fixture
+def counts(tmp_path):
+    """Return a table whose plan is known: 70 images at β = 12, all at the first client."""
+    path = tmp_path / "counts.csv"
+    path.write_text("cat,dog\n50,0\n7,7\n")
+    return path
+
+
+def test_a_table_of_counts_is_planned(plan, counts):
+    result = plan("--counts", counts)
+    assert result.exit_code == 0
+    assert "Policy fedeas, β = 12: 70 synthetic for 64 real images (52.2% of all)" in result.stdout
+    assert "imbalance 0.781 → 0.000" in result.stdout
+    for policy in POLICIES:
+        assert policy in result.stdout
+
+
+def test_json_is_json_alone(plan, counts):
+    result = plan("--counts", counts, "--json")
+    assert result.exit_code == 0
+    plain = json.loads(result.stdout)
+    assert plain["synthetic"] == 70
+    assert [client["synthetic-counts"] for client in plain["clients"]] == [[10, 60], [0, 0]]
+    assert plain["totals"]["full"] == 50
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_every_policy_can_be_planned(plan, counts, policy):
+    result = plan("--counts", counts, "--set", f"policy={policy}", "--json")
+    plain = json.loads(result.stdout)
+    assert plain["policy"] == policy
+    assert plain["synthetic"] == plain["totals"][policy]
+
+
+def test_beta_by_option(plan, counts):
+    def beta(*arguments):
+        return json.loads(plan("--counts", counts, "--json", *arguments).stdout)["beta"]
+
+    assert beta("--beta", "4") == 4.0
+    assert beta("--beta", "auto") == 2.0
+    assert beta("--set", "beta=3", "--beta", "0.5") == 0.5
+
+
+def test_nothing_to_make_is_said(plan, tmp_path):
+    path = tmp_path / "even.csv"
+    path.write_text("5,5\n3,3\n")
+    result = plan("--counts", path)
+    assert result.exit_code == 0
+    assert "No synthetic image at all" in result.stdout
+
+
+def test_many_clients_are_cut_short_but_not_in_json(plan, tmp_path):
+    path = tmp_path / "many.csv"
+    path.write_text("9,0\n" * 45)
+    assert "... and 5 more clients" in plan("--counts", path).stdout
+    assert len(json.loads(plan("--counts", path, "--json").stdout)["clients"]) == 45
+
+
+def test_the_digits_are_planned(plan, tmp_path):
+    result = plan("digits", "--set", f"cache-dir={tmp_path}", "--set", "num-clients=3", "--json")
+    assert result.exit_code == 0
+    plain = json.loads(result.stdout)
+    assert len(plain["clients"]) == 3
+    assert all(len(client["counts"]) == 10 for client in plain["clients"])
+    assert 1_000 < plain["real"] == sum(client["num-examples"] for client in plain["clients"])
+    assert list(tmp_path.glob("synthetic*")) == []  # planned, not made
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--beta", "-1"], "beta is -1.0"),
+        (["--beta", "nan"], "beta is nan"),
+        (["--beta", "lots"], "beta is 'lots'"),
+        (["--set", "polcy=full"], "did you mean 'policy'"),
+        (["--set", "policy"], "--set takes KEY=VALUE, not 'policy'"),
+        (["nowhere.toml"], "nowhere.toml cannot be read"),
+    ],
+)
+def test_a_mistake_is_one_sentence(plan, counts, arguments, words):
+    result = plan("--counts", counts, *arguments)
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert result.stderr.startswith("Error: ")
+    assert words in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(("content", "words"), [("", "no client"), ("1,2\n3\n", "line 2")])
+def test_a_bad_table_is_one_sentence(plan, tmp_path, content, words):
+    path = tmp_path / "bad.csv"
+    path.write_text(content)
+    result = plan("--counts", path)
+    assert result.exit_code == 1
+    assert words in result.stderr
+
+
+def test_the_installed_command(counts):
+    done = subprocess.run(
+        [FEDEAS, "plan", "--counts", counts, "--json"], capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout)["synthetic"] == 70
+    wrong = subprocess.run(
+        [FEDEAS, "plan", "--counts", "none.csv"], capture_output=True, text=True, check=False
+    )
+    assert wrong.returncode == 1
+    assert wrong.stdout == ""
+    assert "Error: The counts table none.csv cannot be read" in wrong.stderr
+    assert "Traceback" not in wrong.stderr

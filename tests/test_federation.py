@@ -1,0 +1,281 @@
+"""The line to the clients, with a clock that only moves when somebody sleeps."""
+
+import weakref
+from collections import Counter
+
+import pytest
+from flwr.app import Error, Message, RecordDict
+from flwr.serverapp import Grid
+
+from fake_grid import by_superlink
+from fedeas_app import federation
+from fedeas_app.errors import UserError
+from fedeas_app.federation import StreamingGrid, addressee, ask, connect, reason, summarise
+
+
+class Clock:
+    def __init__(self):
+        self.now = 100.0
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        assert seconds > 0
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(federation, "time", clock)
+    return clock
+
+
+class Scripted(Grid):
+    """Replies come at given times; nodes too."""
+
+    def __init__(self, clock, replies=(), refused=(), nodes=()):
+        self.clock, self.start = clock, clock.now
+        self.due = dict(replies)  # seconds after the start, by node
+        self.refused = set(refused)
+        self.nodes = nodes
+        self.broken = {}
+        self.sent = []
+        self.calls = []
+        self.pulls = 0
+
+    def set_run(self, run):
+        self.calls.append(("set_run", run))
+
+    @property
+    def run(self):
+        return "the run"
+
+    def create_message(self, *args, **kwargs):
+        return ("message", args, kwargs)
+
+    def get_node_ids(self):
+        return [n for n, since in self.nodes if since <= self.clock.now - self.start]
+
+    def push_messages(self, messages):
+        self.sent = list(messages)
+        for msg in self.sent:
+            msg.metadata.__dict__["_message_id"] = f"to-{msg.metadata.dst_node_id}"
+        return [
+            None if msg.metadata.dst_node_id in self.refused else msg.metadata.message_id
+            for msg in self.sent
+        ]
+
+    def pull_messages(self, message_ids):
+        self.pulls += 1
+        wanted = list(message_ids)
+        assert all(isinstance(text, str) for text in wanted)
+        here = []
+        for msg in self.sent:
+            node = msg.metadata.dst_node_id
+            if msg.metadata.message_id in wanted and self._is_here(node):
+                content = self.broken.get(node, RecordDict())
+                here.append(Message(content, reply_to=msg))
+        return here
+
+    def send_and_receive(self, messages, *, timeout=None):
+        raise AssertionError
+
+    def _is_here(self, node):
+        return self.due.get(node, float("inf")) <= self.clock.now - self.start
+
+
+class InMemoryGrid(Scripted):
+    """Named like the grid of Flower's simulation."""
+
+
+def requests(*nodes):
+    return [Message(RecordDict(), node, "train") for node in nodes]
+
+
+def receive(grid, clock, nodes, timeout=None):
+    """Return (node, seconds) for each reply."""
+    replies = StreamingGrid(grid).send_and_receive(requests(*nodes), timeout=timeout)
+    return [(reply.metadata.src_node_id, clock.now - grid.start) for reply in replies]
+
+
+def test_replies_are_yielded_when_they_arrive(clock):
+    grid = Scripted(clock, {7: 5.0, 8: 0.0, 9: 60.0})
+    received = receive(grid, clock, [7, 8, 9])
+    assert [node for node, _ in received] == [8, 7, 9]
+    for (_, at), due in zip(received, [0.0, 5.0, 60.0], strict=True):
+        assert due <= at <= due + 1.0  # looks at least once a second
+
+
+def test_waiting_ends_at_the_timeout(clock):
+    grid = Scripted(clock, {7: 1.0, 9: 11.0})
+    assert [node for node, _ in receive(grid, clock, [7, 8, 9], timeout=10.0)] == [7]
+    assert clock.now - grid.start == pytest.approx(10.0)
+    assert grid.pulls < 40  # and does not ask all the time
+
+
+def test_what_has_arrived_at_the_timeout_is_used(clock):
+    grid = Scripted(clock, {7: 10.0})
+    assert receive(grid, clock, [7, 8], timeout=10.0) == [(7, pytest.approx(10.0))]
+
+
+def test_slow_use_of_replies_loses_none_that_arrived(clock):
+    grid = Scripted(clock, {7: 0.0, 8: 1.0})
+    seen = []
+    for reply in StreamingGrid(grid).send_and_receive(requests(7, 8), timeout=10.0):
+        seen.append(reply.metadata.src_node_id)
+        clock.sleep(20.0)
+    assert seen == [7]  # the time for the round is over
+    grid = Scripted(clock, {7: 0.0, 8: 0.0})
+    for _ in StreamingGrid(grid).send_and_receive(requests(7, 8), timeout=10.0):
+        seen.append(_.metadata.src_node_id)
+        clock.sleep(20.0)
+    assert seen == [7, 7, 8]
+
+
+def test_nothing_sent_nothing_waited_for(clock):
+    grid = Scripted(clock)
+    assert receive(grid, clock, []) == []
+    assert grid.pulls == 0
+
+
+def test_refused_messages_are_not_waited_for(clock):
+    grid = Scripted(clock, {7: 2.0}, refused=[8])
+    assert [node for node, _ in receive(grid, clock, [7, 8])] == [7]
+
+
+def test_replies_are_let_go_one_by_one(clock):
+    grid = Scripted(clock, dict.fromkeys(range(2, 12), 0.0))
+    alive, left = [], []
+    for reply in StreamingGrid(grid).send_and_receive(requests(*range(2, 12))):
+        alive.append(weakref.ref(reply))
+        left.append(sum(ref() is not None for ref in alive))
+        del reply
+    assert max(left) <= 2
+
+
+def test_everything_else_is_the_wrapped_grids(clock):
+    grid = Scripted(clock, nodes=[(4, 0)])
+    streaming = StreamingGrid(grid)
+    streaming.set_run("r")
+    assert grid.calls == [("set_run", "r")]
+    assert streaming.run == "the run"
+    assert streaming.create_message(1, a=2) == ("message", (1,), {"a": 2})
+    assert streaming.get_node_ids() == [4]
+    assert list(streaming.push_messages(requests(5))) == ["to-5"]
+    assert list(streaming.pull_messages(["to-5"])) == []
+
+
+def arriving(count, every=0.0):
+    return [(50 - k, k * every) for k in range(count)]
+
+
+def test_connect_returns_the_nodes_in_order(clock, configure):
+    grid = Scripted(clock, nodes=arriving(4))
+    assert connect(grid, configure()) == [47, 48, 49, 50]
+    assert clock.now == grid.start
+
+
+def test_connect_waits_for_nodes_that_come_late(clock, configure):
+    grid = Scripted(clock, nodes=arriving(4, every=20.0))
+    assert len(connect(grid, configure(num_clients=4), timeout=120.0)) == 4
+
+
+def test_connect_gives_up_at_the_timeout(clock, configure):
+    grid = Scripted(clock, nodes=arriving(3))
+    with pytest.raises(UserError, match=r"num-clients is 4, but 3 SuperNodes.*num-supernodes=4"):
+        connect(grid, configure(num_clients=4), timeout=30.0)
+    assert 30.0 <= clock.now - grid.start <= 31.0
+
+
+def test_more_nodes_than_clients_are_refused_at_once(clock, configure):
+    grid = Scripted(clock, nodes=arriving(5))
+    with pytest.raises(UserError, match="num-clients is 4, but 5 SuperNodes are connected"):
+        connect(grid, configure(num_clients=4))
+    assert clock.now == grid.start
+
+
+def test_auto_takes_who_is_there_and_refuses_nobody(clock, configure):
+    grid = Scripted(clock, nodes=[(9, 0), (8, 3)])
+    assert connect(grid, configure(num_clients="auto")) == [9]
+    with pytest.raises(UserError, match="0 SuperNodes are connected"):
+        connect(Scripted(clock), configure(num_clients="auto"), timeout=5.0)
+
+
+def test_a_simulation_of_another_size_is_refused_within_seconds(clock, configure):
+    # The server wraps its grid, as here.
+    grid = InMemoryGrid(clock, nodes=arriving(2))
+    with pytest.raises(UserError, match="num-clients is 4, but 2 SuperNodes"):
+        connect(StreamingGrid(grid), configure(num_clients=4), timeout=120.0)
+    assert clock.now - grid.start <= 3.0
+
+
+def test_a_simulation_that_is_still_registering_its_nodes_is_waited_for(clock, configure):
+    grid = InMemoryGrid(clock, nodes=arriving(4, every=0.9))
+    assert len(connect(StreamingGrid(grid), configure(num_clients=4), timeout=120.0)) == 4
+
+
+def test_ask_pairs_each_reply_with_its_node(clock):
+    grid = Scripted(clock, {7: 3.0, 8: 0.0})
+    answers = list(ask(grid, {7: RecordDict(), 8: RecordDict()}, "query.prepare", 60.0))
+    assert [node for node, _ in answers] == [8, 7]
+    assert {msg.metadata.message_type for msg in grid.sent} == {"query.prepare"}
+
+
+def test_ask_names_each_reason_once_after_all_have_answered(clock):
+    grid = Scripted(clock, {2: 0.0, 3: 5.0, 4: 1.0, 5: 9.0})
+    grid.broken = {
+        2: Error(2, "<class 'fedeas_app.errors.UserError'>:<'The disk is full.'>"),
+        4: Error(2, "<class 'fedeas_app.errors.UserError'>:<'The disk is full.'>"),
+        5: Error(2, "<class 'ValueError'>:<'Odd.'>"),
+    }
+    answers, nodes = [], {node: RecordDict() for node in (2, 3, 4, 5, 6)}
+    with pytest.raises(UserError) as caught:
+        answers.extend(node for node, _ in ask(grid, nodes, "query.prepare", 60.0))
+    assert answers == [3]
+    assert str(caught.value) == (
+        "query.prepare failed: The disk is full. (2 clients) Odd. No reply within 60 seconds."
+    )
+
+
+def test_the_addressee_comes_from_the_request_not_from_the_sender():
+    sent = requests(7, 8)
+    for number, msg in enumerate(sent):
+        msg.metadata.__dict__["_message_id"] = f"id-{number}"
+    made_up = by_superlink(Message(Error(3, "gone"), reply_to=sent[1]))
+    assert made_up.metadata.src_node_id == 1
+    assert addressee(sent, made_up) == 8
+    assert addressee(sent, Message(RecordDict(), reply_to=sent[0])) == 7
+
+
+# As a simulated client's error arrives: with the traceback of Flower's Ray actor.
+RAY = (
+    "<class 'ray.exceptions.RayTaskError(ClientAppException)'>:<'\x1b[36mray::ClientAppActor.run()"
+    "\x1b[39m (pid={pid}, ip=192.0.2.2, repr=<flwr.ClientAppActor object at 0x7f5a75ee7910>)\n"
+    '  File "/site-packages/flwr/clientapp/client_app.py", line 161, in __call__\n'
+    "    raise ValueError(\"it's broken\")\nValueError: it's broken\n\nThe above exception was the "
+    "direct cause of the following exception:\n\nflwr.clientapp.client_app.ClientAppException: \n"
+    "Exception ClientAppException occurred. Message: it's broken'>"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("<class 'ValueError'>:<'it's broken'>", "it's broken"),
+        ("<class 'fedeas_app.errors.UserError'>:<'Two\nlines. '>", "Two\nlines."),
+        (RAY.format(pid=1), "it's broken"),
+        ("Node is gone", "Node is gone"),
+        ("", "error code 3"),
+        (None, "error code 3"),
+    ],
+)
+def test_reason_is_the_clients_own_sentence(text, expected):
+    reply = Message(Error(3, text), reply_to=requests(5)[0])
+    assert reason(reply) == expected
+
+
+def test_summary_counts_equal_reasons():
+    failures = Counter({"Rare.": 1, "Common.": 12, "Other.": 2})
+    assert summarise(failures) == "Common. (12 clients) Other. (2 clients) Rare."

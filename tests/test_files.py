@@ -1,0 +1,150 @@
+"""Files whole or absent, also when several processes or errors interfere."""
+
+import hashlib
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedeas_app import files
+from fedeas_app.errors import UserError
+
+
+def names(directory):
+    return sorted(path.name for path in directory.iterdir())
+
+
+def test_a_file_is_written_and_replaced(tmp_path):
+    path = tmp_path / "a.bin"
+    files.write_bytes(path, b"one")
+    files.write_bytes(path, b"two\x00")
+    assert path.read_bytes() == b"two\x00"
+    assert names(tmp_path) == ["a.bin"]
+
+
+def test_text_is_utf8(tmp_path):
+    files.write_text(tmp_path / "a.txt", "β\n")
+    assert (tmp_path / "a.txt").read_bytes() == b"\xce\xb2\n"
+
+
+@pytest.mark.parametrize("old", [None, b"old"])
+@pytest.mark.parametrize("step", ["fsync", "replace"])
+def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch, old, step):
+    path = tmp_path / "a.bin"
+    if old is not None:
+        path.write_bytes(old)
+
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, step, fail)
+    with pytest.raises(OSError, match="No space"):
+        files.write_bytes(path, b"new")
+    assert names(tmp_path) == ([] if old is None else ["a.bin"])
+    assert old is None or path.read_bytes() == old
+
+
+def test_what_is_written_can_be_read_by_others_as_the_umask_says(tmp_path):
+    files.write_bytes(tmp_path / "ours", b"")
+    (tmp_path / "plain").write_bytes(b"")
+    files.build_directory(tmp_path / "built", lambda _: None)
+    (tmp_path / "made").mkdir()
+    mode = {name: stat.S_IMODE((tmp_path / name).stat().st_mode) for name in names(tmp_path)}
+    assert mode["ours"] == mode["plain"]
+    assert mode["built"] == mode["made"]
+
+
+def test_a_directory_is_built_once(tmp_path):
+    calls = []
+
+    def fill(directory):
+        calls.append(directory)
+        assert not list(directory.iterdir())
+        (directory / "a").write_text("x")
+
+    target = tmp_path / "deep" / "er" / "target"
+    assert files.build_directory(target, fill) == target
+    assert files.build_directory(target, fill) == target
+    assert len(calls) == 1
+    assert names(target) == ["a"]
+
+
+def test_a_failed_build_leaves_nothing_and_can_be_tried_again(tmp_path):
+    def fail(directory):
+        (directory / "half").write_text("x")
+        raise RuntimeError("stop")
+
+    target = tmp_path / "target"
+    with pytest.raises(RuntimeError, match="stop"):
+        files.build_directory(target, fail)
+    assert [name for name in names(tmp_path) if not name.endswith(".lock")] == []
+    files.build_directory(target, lambda directory: (directory / "a").touch())
+    assert names(target) == ["a"]
+
+
+BUILDER = """
+import os, sys, time
+from pathlib import Path
+from fedeas_app.files import build_directory
+
+def fill(directory):
+    (log / str(os.getpid())).touch()
+    (directory / "a").write_text("first half")
+    time.sleep(0.2)
+    (directory / "b").write_text("second half")
+
+target, log = Path(sys.argv[1]), Path(sys.argv[2])
+print("ready", flush=True)
+sys.stdin.readline()
+build_directory(target, fill)
+assert sorted(os.listdir(target)) == ["a", "b"]
+"""
+
+
+def test_several_processes_build_a_directory_once(tmp_path):
+    log = tmp_path / "log"
+    log.mkdir()
+    command = [sys.executable, "-c", BUILDER, str(tmp_path / "target"), str(log)]
+    builders = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(4)
+    ]
+    for builder in builders:
+        assert builder.stdout.readline() == "ready\n"
+    for builder in builders:
+        builder.stdin.write("\n")
+        builder.stdin.flush()
+    for builder in builders:
+        builder.communicate(timeout=60)
+    assert [builder.returncode for builder in builders] == [0] * 4
+    assert len(names(log)) == 1
+
+
+def test_a_place_below_a_file_cannot_be_written(tmp_path):
+    obstacle = tmp_path / "file"
+    obstacle.touch()
+    with pytest.raises(UserError, match="cannot be written"):
+        files.make_directory(obstacle)
+    with pytest.raises(UserError, match=r"file/x cannot be written \(Not a directory\)"):
+        files.make_directory(obstacle / "x")
+    with pytest.raises(UserError, match="cannot be written"):
+        files.build_directory(obstacle / "x" / "y", lambda _: None)
+
+
+def test_make_directory_leaves_it_empty(tmp_path):
+    directory = files.make_directory(tmp_path / "a" / "b")
+    assert directory == tmp_path / "a" / "b"
+    assert files.make_directory(directory) == directory
+    assert names(directory) == []
+
+
+def test_checksums(tmp_path):
+    data = bytes(range(256)) * 5_000
+    path = tmp_path / "a"
+    path.write_bytes(data)
+    assert files.sha256(b"abc").startswith("ba7816bf8f01cfea414140de5dae2223b00361a396177a9c")
+    assert files.sha256(memoryview(data)) == hashlib.sha256(data).hexdigest()
+    assert files.file_sha256(Path(path)) == hashlib.sha256(data).hexdigest()

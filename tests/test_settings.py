@@ -1,0 +1,259 @@
+"""The configuration: defaults, limits, sentences, and the files that must agree with them."""
+
+import math
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from fedeas_app.errors import UserError
+from fedeas_app.settings import Settings, allowed, read_toml
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+KEYS = sorted(Settings.parse({}).to_flat())
+
+# Key, a wrong value, and words that must tell what is right.
+WRONG = [
+    ("dataset", "", "not empty"),
+    ("dataset", 3, "text"),
+    ("image-size", -1, "whole number ≥ 0"),
+    ("image-size", 2.5, "whole number ≥ 0"),
+    ("train-samples", "all", "whole number ≥ 0"),
+    ("num-clients", 0, "≥ 1"),
+    ("num-clients", "many", "'auto'"),
+    ("num-clients", True, "whole number"),
+    ("partitioner", "pathological", "'dirichlet', 'iid', 'classes'"),
+    ("alpha", 0, "> 0"),
+    ("alpha", -0.1, "> 0"),
+    ("alpha", "0.1", "a number > 0"),
+    ("alpha", True, "a number > 0"),
+    ("alpha", math.nan, "> 0"),
+    ("alpha", math.inf, "> 0"),
+    ("alpha", 10**400, "> 0"),
+    ("seed", -1, "≥ 0"),
+    ("seed", 2**63, "< 9.22337e+18"),
+    ("seed", 1.0, "whole number"),
+    ("rounds", 0, "≥ 1"),
+    ("fraction-train", 0.0, "> 0 and ≤ 1"),
+    ("fraction-train", 1.01, "> 0 and ≤ 1"),
+    ("fraction-train", math.nan, "> 0 and ≤ 1"),
+    ("momentum", 1, "≥ 0 and < 1"),
+    ("momentum", math.nan, "≥ 0 and < 1"),
+    ("weight-decay", math.inf, "≥ 0"),
+    ("augment", 1, "true or false"),
+    ("augment", "yes", "true or false"),
+    ("model", "vgg", "'cnn', 'resnet18'"),
+    ("strategy", "fedsgd", "'fedavg', 'fedoui'"),
+    ("weight-by", "synthetic", "'real', 'total'"),
+    ("oui-probe-size", 1, "≥ 2"),
+    ("policy", "FedEAS", "'fedeas'"),
+    ("beta", -1, "≥ 0"),
+    ("beta", math.inf, "≥ 0"),
+    ("beta", math.nan, "'auto'"),
+    ("beta", False, "'auto'"),
+    ("sampler", "euler", "'ddpm', 'ddim', 'dpm-solver++'"),
+    ("run-name", "a/b", "matching"),
+    ("run-name", "..", "matching"),
+    ("run-name", ".hidden", "matching"),
+    ("device", "gpu", "matching"),
+    ("device", "cuda:", "matching"),
+    ("device", "cuda:01", "matching"),
+    ("device", "cuda:٣", "matching"),
+    ("threads", 0, "≥ 1"),
+    ("round-timeout", 0.0, "> 0"),
+]
+
+
+def message(values):
+    with pytest.raises(UserError) as caught:
+        Settings.parse(values)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(("key", "value", "right"), WRONG, ids=lambda value: str(value)[:12])
+def test_a_wrong_value_is_named_with_what_is_allowed(key, value, right):
+    text = message({key: value})
+    assert text.startswith(f"{key} is ")
+    shown = "inf" if value == 10**400 else repr(value)
+    assert shown in text.partition(";")[0]  # a whole number may have become 0.0
+    assert right in text
+    assert text.endswith("allowed.")
+    assert text.count(f"{key} is") == 1
+
+
+def test_all_mistakes_are_told_at_once():
+    text = message({"rounds": 0, "alpha": -1.0, "polycy": "none"})
+    assert "rounds is 0" in text
+    assert "alpha is -1.0" in text
+    assert "did you mean 'policy'" in text
+
+
+@pytest.mark.parametrize(
+    ("key", "near"),
+    [
+        ("num-client", "num-clients"),
+        ("num_clients", "num-clients"),
+        ("lr", None),
+        ("learningrate", "learning-rate"),
+        ("Alpha", "alpha"),
+        ("", None),
+    ],
+)
+def test_an_unknown_key_suggests_the_nearest(key, near):
+    text = message({key: 1})
+    assert f"Unknown key {key!r}" in text
+    assert (f"did you mean {near!r}" if near else "`fedeas keys`") in text
+
+
+def test_whole_numbers_are_fine_where_a_number_is_due():
+    parsed = Settings.parse({"alpha": 1, "beta": 12, "learning-rate": 1, "momentum": 0})
+    assert (parsed.alpha, parsed.beta, parsed.learning_rate, parsed.momentum) == (1.0, 12.0, 1.0, 0)
+    assert all(type(value) is float for value in (parsed.alpha, parsed.beta, parsed.momentum))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"beta": "auto"},
+        {"beta": 0},
+        {"beta": 1e6},
+        {"num-clients": "auto"},
+        {"num-clients": 1_000_000},
+        {"seed": 2**63 - 1},
+        {"momentum": 0.0},
+        {"fraction-train": 1},
+        {"device": "cuda"},
+        {"device": "cuda:0"},
+        {"device": "cuda:12"},
+        {"device": "mps"},
+        {"run-name": ""},
+        {"run-name": "a.b_c-1"},
+    ],
+)
+def test_the_ends_of_each_range_are_allowed(values):
+    assert Settings.parse(values).to_flat().items() >= values.items()
+
+
+@pytest.mark.parametrize("key", ["cache-dir", "output-dir"])
+@pytest.mark.parametrize("value", ["runs", "./runs", "../x", "~someone/runs", "."])
+def test_relative_directories_are_refused(key, value):
+    text = message({key: value})
+    assert key in text
+    assert repr(str(Path(value))) in text
+    assert "absolute" in text
+
+
+@pytest.mark.parametrize("value", ["~", "~/x", "/x"])
+def test_absolute_and_home_directories_are_expanded(value, monkeypatch):
+    monkeypatch.setenv("HOME", "/home/of/someone")
+    parsed = Settings.parse({"cache-dir": value, "output-dir": value})
+    expected = Path(value.replace("~", "/home/of/someone"))
+    assert parsed.cache_path == parsed.output_path == expected
+
+
+def test_settings_cannot_be_changed():
+    with pytest.raises(ValueError, match="frozen"):
+        Settings.parse({}).alpha = 1.0
+
+
+TEXT = st.text(max_size=8)
+VALUES = st.one_of(
+    st.booleans(),
+    st.integers(),
+    st.integers(0, 40),
+    st.floats(),
+    st.floats(0, 1),
+    TEXT,
+    st.sampled_from(["auto", "none", "~/x", "/x", "cpu", "cnn", "iid", "\ud800"]),
+    st.none(),
+    st.lists(st.integers(), max_size=2),
+    st.just(10**400),
+)
+
+
+@given(st.dictionaries(st.one_of(st.sampled_from(KEYS), TEXT), VALUES, max_size=5))
+@hypothesis_settings(max_examples=150, deadline=None)
+def test_any_mapping_parses_or_is_refused_in_words(values):
+    try:
+        parsed = Settings.parse(values)
+    except UserError as error:
+        assert str(error).endswith(".")
+    else:
+        assert Settings.parse(parsed.to_flat()) == parsed
+        assert parsed.to_flat().items() >= values.items()
+
+
+def test_to_flat_speaks_kebab_case_and_plain_values():
+    flat = Settings.parse({"num-clients": 7, "sampler-steps": 3}).to_flat()
+    assert flat["num-clients"] == 7
+    assert flat["sampler-steps"] == 3
+    assert not [key for key in flat if not re.fullmatch(r"[a-z]+(-[a-z]+)*", key)]
+    assert {type(value) for value in flat.values()} <= {bool, int, float, str}
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_every_key_has_a_meaning_and_allowed_values(key):
+    assert Settings.model_fields[key.replace("-", "_")].description
+    assert allowed(key)
+
+
+def test_the_defaults_that_flower_sees_are_the_defaults():
+    config = PROJECT["tool"]["flwr"]["app"]["config"]
+    defaults = Settings.parse({}).to_flat()
+    assert config == defaults
+    assert {key: type(value) for key, value in config.items()} == {
+        key: type(value) for key, value in defaults.items()
+    }
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "conf").glob("*.toml")), ids=lambda path: path.stem)
+def test_every_preset_parses(path):
+    values = read_toml(path)
+    assert Settings.parse(values).to_flat().items() >= values.items()
+
+
+def test_the_digits_preset_is_the_default_job():
+    preset = Settings.parse(read_toml(ROOT / "conf" / "digits.toml")).to_flat()
+    assert preset | {"num-clients": "auto"} == Settings.parse({}).to_flat()
+
+
+def test_every_dependency_is_switched_off_for_flower():
+    project = PROJECT["project"]
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+    names = sorted(re.match(r"[A-Za-z0-9._-]+", requirement)[0] for requirement in wanted)
+    overrides = PROJECT["tool"]["uv"]["override-dependencies"]
+    assert sorted(overrides) == [f"{name} ; python_version < '0'" for name in names]
+
+
+def test_a_file_is_read_as_it_stands(tmp_path):
+    path = tmp_path / "a.toml"
+    path.write_text('alpha = 1\nbeta = "auto"\n', encoding="utf-8")
+    assert read_toml(path) == {"alpha": 1, "beta": "auto"}
+
+
+@pytest.mark.parametrize(
+    "content", [b"alpha", b"alpha = 1\nalpha = 2", b"\xff\xfe", b"seed = " + b"9" * 5_000]
+)
+def test_a_file_that_is_not_toml_is_refused(tmp_path, content):
+    path = tmp_path / "a.toml"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=r"a\.toml is not valid TOML"):
+        read_toml(path)
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path):
+    with pytest.raises(UserError, match=r"none\.toml cannot be read: No such file"):
+        read_toml(tmp_path / "none.toml")
+    with pytest.raises(UserError, match="cannot be read: Is a directory"):
+        read_toml(tmp_path)
+
+
+def test_tables_in_a_file_are_unknown_keys(tmp_path):
+    path = tmp_path / "a.toml"
+    path.write_text("[data]\nalpha = 1\n", encoding="utf-8")
+    assert "Unknown key 'data'" in message(read_toml(path))
