@@ -63,7 +63,7 @@ class Settings(BaseModel):
     seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(0, description="one seed, the same bits")
 
     # Training
-    rounds: Count = Field(30, description="communication rounds")
+    rounds: Count = Field(15, description="communication rounds")
     fraction_train: Fraction = Field(1.0, description="share of the clients in each round")
     local_epochs: Count = Field(2, description="passes over real and synthetic images a round")
     batch_size: Count = Field(32, description="local batch size")

@@ -39,7 +39,7 @@ class FakeGrid(Grid):
         *,
         shuffle: int = 0,
         tamper: Tamper | None = None,
-        at_a_time: int = 1,
+        at_a_time: int = 1000,
     ) -> None:
         if isinstance(partitions, int):
             partitions = {node_id: k for k, node_id in enumerate(node_ids(partitions))}

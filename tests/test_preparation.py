@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from flwr.app import Message
+from flwr.app import Error, Message
 
 from fake_grid import FakeGrid, node_ids
-from fedeas_app import budget, messages
+from fedeas_app import budget
 from fedeas_app.client import Client, Synthesis
 from fedeas_app.data import load_split, partition
 from fedeas_app.errors import UserError
@@ -231,7 +231,7 @@ def test_the_plan_is_the_same_for_other_node_ids_and_orders_of_arrival(configure
 
 def test_clients_are_reported_as_they_become_ready(configure):
     settings = configure()
-    grid, ready = FakeGrid(settings, shuffle=4), []
+    grid, ready = FakeGrid(settings, shuffle=4, at_a_time=1), []
     plan = prepare(
         grid, connect(grid, settings), settings,
         on_client=lambda client: ready.append((client.partition_id, len(grid.replies))),
@@ -252,7 +252,7 @@ def test_what_fails_at_every_client_is_said_once(configure, fake_generator, tmp_
 
 def test_clients_that_fail_for_different_reasons(configure):
     def tamper(partition, request, reply):
-        error = messages_error(request, "Out of memory." if partition else "No disk.")
+        error = failure(request, "Out of memory." if partition else "No disk.")
         return reply if partition == 3 else error
 
     settings = configure()
@@ -260,9 +260,7 @@ def test_clients_that_fail_for_different_reasons(configure):
         plan_of(settings, FakeGrid(settings, tamper=tamper))
 
 
-def messages_error(request, text):
-    from flwr.app import Error
-
+def failure(request, text):
     return Message(Error(2, f"<class 'RuntimeError'>:<'{text}'>"), reply_to=request)
 
 
@@ -302,4 +300,3 @@ def test_the_plan_as_data_adds_up(configure, fake_generator):
     assert data["made"] == sum(client["made"] for client in data["clients"])
     assert data["beta"] == 12.0
     assert data["imbalance-after"] < data["imbalance-before"]
-    assert messages.PREPARE == "query.prepare"

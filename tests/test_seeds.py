@@ -73,6 +73,5 @@ def test_the_global_stream_is_seeded_inside_the_block_only():
 def test_the_global_stream_is_put_back_after_an_error():
     state = torch.get_rng_state()
     with pytest.raises(RuntimeError), seeds.global_torch_seed("x"):
-        torch.rand(1)
-        raise RuntimeError
+        raise RuntimeError(torch.rand(1))
     assert torch.equal(torch.get_rng_state(), state)

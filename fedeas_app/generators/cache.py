@@ -127,7 +127,9 @@ class Drawer:
 
 def write_shard(directory: Path, labels: Labels, indices: Labels, images: Images) -> Path:
     """Write one shard under a name made of its content's checksum."""
-    data = save({"labels": labels, "indices": indices, "images": images})
+    arrays = {"labels": labels, "indices": indices, "images": images}
+    # safetensors writes memory as it lies: a transposed view would come back scrambled.
+    data = save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
     path = directory / f"{sha256(data)[:32]}.safetensors"
     try:
         write_bytes(path, data)

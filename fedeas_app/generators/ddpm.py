@@ -118,20 +118,26 @@ class Ddpm:
         shape = (len(streams), channels, height, width)
         sample = randn_tensor(shape, generator=streams, device=labels.device)
         sample = sample * scheduler.init_noise_sigma
+        finite = torch.ones((), dtype=torch.bool, device=labels.device)
         for step in scheduler.timesteps:
             noisy = scheduler.scale_model_input(sample, step)
             noise = unet(noisy, step, class_labels=labels).sample
+            # Looked at in every step: a scheduler that clips makes a black pixel of infinity.
+            finite &= torch.isfinite(noise).all()
             sample = scheduler.step(noise, step, sample, generator=streams).prev_sample
+        self._require(finite & torch.isfinite(sample).all())
         result: torch.Tensor = sample
         return result
 
-    def _to_pixels(self, sample: torch.Tensor) -> NDArray[np.uint8]:
-        if not bool(torch.isfinite(sample).all()):
+    def _require(self, finite: torch.Tensor) -> None:
+        if not bool(finite):
             raise UserError(
                 f"The generator {self.name} gave values that are not finite ({self._sampler}, "
                 f"{self._steps} steps, float32); use another sampler, more steps or another "
                 "generator."
             )
+
+    def _to_pixels(self, sample: torch.Tensor) -> NDArray[np.uint8]:
         pixels = ((sample.clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8)
         return pixels.permute(0, 2, 3, 1).cpu().numpy()
 

@@ -113,7 +113,8 @@ def make_unet(split: Split, preset: str) -> Any:
     if height % 2 ** (levels - 1) or width % 2 ** (levels - 1):
         raise UserError(
             f"The preset {preset!r} halves images {levels - 1} times, which {width}x{height} "
-            f"pixels do not allow; set image-size to a multiple of {2 ** (levels - 1)} or use another preset ({', '.join(PRESETS)})."
+            f"pixels do not allow; set image-size to a multiple of {2 ** (levels - 1)} or use "
+            f"another preset ({', '.join(PRESETS)})."
         )
     attends = [level in shape.attention_levels for level in range(levels)]
     return UNet2DModel(

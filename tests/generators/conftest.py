@@ -1,0 +1,64 @@
+"""A network of a few thousand weights, trained for a moment on a handful of images."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedeas_app.data import Split
+from fedeas_app.generators import training
+from fedeas_app.generators.ddpm import Ddpm
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _micro_preset():
+    """Add a preset that takes milliseconds where `tiny` takes seconds."""
+    with pytest.MonkeyPatch.context() as patch:
+        micro = training.Preset((8, 16), 1, (1,), 4, 2e-3)
+        patch.setitem(training.PRESETS, "micro", micro)
+        yield
+
+
+@pytest.fixture(scope="session")
+def make_split():
+    def make(count=12, shape=(8, 8, 1), classes=3):
+        images = np.random.default_rng(0).integers(0, 256, (count, *shape), dtype=np.uint8)
+        labels = np.arange(count) % classes
+        return Split(images, labels, tuple(f"class {c}" for c in range(classes)), "some-digest")
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def trained(_micro_preset, make_split, tmp_path_factory):
+    """The directory of a generator of three classes of 8x8 grey images; not to be changed."""
+    target = tmp_path_factory.mktemp("trained") / "generator"
+    return training.train(make_split(), training.Training("micro", 50, 6, 0, "cpu"), target)
+
+
+@pytest.fixture
+def copied(trained, tmp_path):
+    """A copy of that directory, to be damaged."""
+    return Path(shutil.copytree(trained, tmp_path / "copied"))
+
+
+@pytest.fixture(scope="session")
+def ddpm():
+    def make(directory, **changes):
+        options = {"name": "'mine'", "sampler": "ddim", "steps": 3, "batch_size": 4}
+        return Ddpm(directory, **{**options, "device": "cpu", **changes})
+
+    return make
+
+
+@pytest.fixture
+def edit():
+    """Return a function that changes keys of a JSON file; None removes one."""
+
+    def change(path, **keys):
+        content = json.loads(path.read_text()) | keys
+        path.write_text(json.dumps({k: v for k, v in content.items() if v != "removed"}))
+
+    return change

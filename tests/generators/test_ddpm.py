@@ -1,0 +1,271 @@
+"""Sampling: one image, one seed; what addresses the cache; directories of every bad kind."""
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from fedeas_app.errors import UserError
+
+SAMPLERS = [("ddpm", 5), ("ddim", 3), ("dpm-solver++", 3)]
+LABELS = np.array([0, 1, 2, 2, 1, 0, 1])
+SEEDS = np.array([10, 11, 12, 13, 14, 15, 2**63 - 1])
+WEIGHTS = "unet/diffusion_pytorch_model.safetensors"
+UNET = "unet/config.json"
+SCHEDULER = "scheduler/scheduler_config.json"
+
+
+def apart(one, other):
+    return int(np.abs(one.astype(int) - other.astype(int)).max())
+
+
+@pytest.fixture(scope="module", params=SAMPLERS, ids=lambda param: param[0])
+def sampled(request, trained, ddpm):
+    """A sampler's options and its images of LABELS and SEEDS, in batches of four."""
+    sampler, steps = request.param
+    options = {"sampler": sampler, "steps": steps}
+    return options, ddpm(trained, **options).generate(LABELS, SEEDS)
+
+
+def test_images_are_bytes_in_the_order_asked(sampled):
+    _, images = sampled
+    assert images.dtype == np.uint8
+    assert images.shape == (7, 8, 8, 1)
+    assert len({image.tobytes() for image in images}) == 7
+    assert images.min() < 64 < 192 < images.max()  # the range is used
+
+
+def test_the_same_request_gives_the_same_bits(sampled, trained, ddpm):
+    options, images = sampled
+    assert np.array_equal(ddpm(trained, **options).generate(LABELS, SEEDS), images)
+
+
+# Another batch size may take another matrix kernel, whose sums round differently: on a CPU that
+# moves a pixel by at most one of 256 grey levels.
+
+
+def test_an_image_alone_is_the_image_in_a_batch(sampled, trained, ddpm):
+    options, images = sampled
+    for row in (0, 5, 6):
+        alone = ddpm(trained, **options).generate(LABELS[row : row + 1], SEEDS[row : row + 1])
+        assert apart(alone[0], images[row]) <= 1
+
+
+def test_the_place_in_the_batch_does_not_matter(sampled, trained, ddpm):
+    options, images = sampled
+    order = np.array([6, 2, 0, 1, 5, 3, 4])
+    shuffled = ddpm(trained, **options).generate(LABELS[order], SEEDS[order])
+    assert apart(shuffled, images[order]) <= 1
+
+
+def test_the_batch_size_does_not_matter(sampled, trained, ddpm):
+    options, images = sampled
+    for batch_size in (1, 100):
+        other = ddpm(trained, **options, batch_size=batch_size).generate(LABELS, SEEDS)
+        assert apart(other, images) <= 1
+
+
+def test_label_and_seed_both_matter(sampled, trained, ddpm):
+    options, images = sampled
+    generator = ddpm(trained, **options)
+    assert apart(generator.generate(np.array([1]), SEEDS[:1])[0], images[0]) > 1
+    assert apart(generator.generate(LABELS[:1], np.array([99]))[0], images[0]) > 1
+
+
+def test_the_global_stream_neither_matters_nor_moves(sampled, trained, ddpm):
+    options, images = sampled
+    torch.manual_seed(1234)
+    state = torch.get_rng_state()
+    again = ddpm(trained, **options).generate(LABELS, SEEDS)
+    assert np.array_equal(again, images)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_every_batch_is_reported_when_it_is_done(trained, ddpm):
+    seen = []
+    images = ddpm(trained).generate(LABELS, SEEDS, lambda *batch: seen.append(batch))
+    assert [batch for batch, _ in seen] == [slice(0, 4), slice(4, 7)]
+    assert np.array_equal(np.concatenate([part for _, part in seen]), images)
+
+
+def test_nothing_asked_nothing_made(trained, ddpm):
+    images = ddpm(trained).generate(np.empty(0, np.int64), np.empty(0, np.int64))
+    assert images.shape == (0, 8, 8, 1)
+
+
+@pytest.mark.parametrize(("level", "pixel"), [(-1, 0), (0, 128), (1, 255), (-7, 0), (7, 255)])
+def test_minus_one_to_one_becomes_0_to_255(trained, ddpm, monkeypatch, level, pixel):
+    generator = ddpm(trained)
+    monkeypatch.setattr(
+        type(generator), "_denoise", lambda *_: torch.full((1, 1, 8, 8), float(level))
+    )
+    assert (generator.generate(LABELS[:1], SEEDS[:1]) == pixel).all()
+
+
+def test_what_it_says_of_itself(trained, ddpm):
+    generator = ddpm(trained)
+    assert generator.name == "'mine'"
+    assert generator.num_classes == 3
+    assert generator.image_shape == (8, 8, 1)
+
+
+def test_one_number_is_a_square(copied, ddpm, edit):
+    edit(copied / UNET, sample_size=16)
+    assert ddpm(copied).image_shape == (16, 16, 1)
+
+
+def test_zero_steps_take_the_default_of_the_sampler(trained, ddpm):
+    for sampler, steps in [("ddpm", 1000), ("ddim", 50), ("dpm-solver++", 20)]:
+        by_default = ddpm(trained, sampler=sampler, steps=0)
+        assert by_default.digest == ddpm(trained, sampler=sampler, steps=steps).digest
+
+
+# --- the digest ---
+
+
+def test_the_digest_ignores_what_leaves_pixels_alone(trained, copied, ddpm):
+    one = ddpm(trained).digest
+    assert len(one) == 64
+    assert ddpm(trained, batch_size=1).digest == one
+    assert ddpm(trained, device="cuda").digest == one
+    assert ddpm(trained, name="'other'").digest == one
+    assert ddpm(copied).digest == one  # another place, the same content
+    (copied / "card.json").unlink()
+    assert ddpm(copied).digest == one
+
+
+def test_the_digest_changes_with_sampler_and_steps(trained, ddpm):
+    digests = {
+        ddpm(trained, sampler=sampler, steps=steps).digest
+        for sampler in ("ddpm", "ddim", "dpm-solver++")
+        for steps in (3, 4)
+    }
+    assert len(digests) == 6
+
+
+def test_the_digest_changes_with_the_weights(trained, copied, ddpm):
+    weights = load_file(copied / WEIGHTS)
+    weights["conv_out.bias"] += 1e-3
+    save_file(weights, copied / WEIGHTS)
+    assert ddpm(copied).digest != ddpm(trained).digest
+
+
+@pytest.mark.parametrize(
+    ("file", "change"),
+    [(UNET, {"norm_eps": 1e-4}), (SCHEDULER, {"beta_schedule": "linear"})],
+)
+def test_the_digest_changes_with_the_configurations(trained, copied, ddpm, edit, file, change):
+    edit(copied / file, **change)
+    assert ddpm(copied).digest != ddpm(trained).digest
+
+
+# --- what is refused ---
+
+
+def refusal(make):
+    with pytest.raises(UserError) as caught:
+        make()
+    text = str(caught.value)
+    assert "'mine'" in text
+    assert "\n" not in text
+    return text
+
+
+@pytest.mark.parametrize(("sampler", "steps"), SAMPLERS)
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_values_that_are_not_finite_never_become_pixels(copied, ddpm, sampler, steps, value):
+    weights = load_file(copied / WEIGHTS)
+    weights["conv_out.bias"][:] = value
+    save_file(weights, copied / WEIGHTS)
+    generator, seen = ddpm(copied, sampler=sampler, steps=steps), []
+    text = refusal(lambda: generator.generate(LABELS, SEEDS, lambda *batch: seen.append(batch)))
+    assert "not finite" in text
+    assert f"({sampler}, {steps} steps" in text
+    assert not seen
+
+
+@pytest.mark.parametrize("classes", [None, 0, "removed", 2.5])
+def test_a_network_without_classes(copied, ddpm, edit, classes):
+    edit(copied / UNET, num_class_embeds=classes)
+    text = refusal(lambda: ddpm(copied))
+    assert "not class-conditional" in text
+    assert "fedeas generator train" in text
+
+
+@pytest.mark.parametrize("file", [UNET, SCHEDULER])
+@pytest.mark.parametrize("content", [None, b"{", b"", b"\xff", b"[1]", b"3"])
+def test_a_configuration_that_is_missing_or_broken(copied, ddpm, file, content):
+    (copied / file).unlink()
+    if content is not None:
+        (copied / file).write_bytes(content)
+    assert str(copied / file) in refusal(lambda: ddpm(copied))
+
+
+def test_a_directory_that_does_not_exist(tmp_path, ddpm):
+    text = refusal(lambda: ddpm(tmp_path / "none"))
+    assert "none/unet/config.json" in text
+    assert "fedeas generator train" in text
+
+
+@pytest.mark.parametrize("change", [{"sample_size": None}, {"sample_size": "removed"},
+                                    {"sample_size": [8]}, {"out_channels": "removed"}])  # fmt: skip
+def test_a_network_that_does_not_say_what_it_draws(copied, ddpm, edit, change):
+    edit(copied / UNET, **change)
+    assert "sample_size and out_channels" in refusal(lambda: ddpm(copied))
+
+
+def test_pickled_weights_are_never_opened(copied, ddpm):
+    weights = load_file(copied / WEIGHTS)
+    (copied / WEIGHTS).unlink()
+    torch.save(weights, copied / "unet/diffusion_pytorch_model.bin")
+    assert "has no weights at" in refusal(lambda: ddpm(copied))
+
+
+def test_more_steps_than_it_was_trained_with(copied, ddpm, edit):
+    edit(copied / SCHEDULER, num_train_timesteps=100)
+    assert ddpm(copied, steps=100)
+    text = refusal(lambda: ddpm(copied, steps=101))
+    assert "sampler-steps is 101" in text
+    assert "100 steps" in text
+
+
+def test_more_steps_than_the_solver_tells_apart(trained, ddpm):
+    generator = ddpm(trained, sampler="dpm-solver++", steps=1000)
+    text = refusal(lambda: generator.generate(LABELS, SEEDS))
+    assert "sampler-steps is 1000" in text
+    assert "0 for 20" in text
+
+
+def _without_a_tensor(path):
+    weights = load_file(path)
+    del weights["conv_in.weight"]
+    save_file(weights, path)
+
+
+def _of_another_shape(path):
+    weights = load_file(path)
+    weights["conv_in.weight"] = weights["conv_in.weight"][:1].clone()
+    save_file(weights, path)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        _without_a_tensor,
+        _of_another_shape,
+        lambda path: path.write_bytes(path.read_bytes()[:5_000]),
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_bytes(b"\x80\x04 a pickle under a wrong name"),
+    ],
+)
+def test_damaged_weights(copied, ddpm, damage):
+    damage(copied / WEIGHTS)
+    generator = ddpm(copied)
+    text = refusal(lambda: generator.generate(LABELS, SEEDS))
+    assert "weights" in text
+    assert str(copied) in text
+
+
+def test_a_device_that_is_not_there(trained, ddpm):
+    with pytest.raises(UserError, match="device is 'cuda:99'"):
+        ddpm(trained, device="cuda:99").generate(LABELS, SEEDS)

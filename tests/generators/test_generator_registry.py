@@ -1,0 +1,69 @@
+"""From the settings to a generator (named apart from the strategies' registry)."""
+
+import numpy as np
+import pytest
+
+from fedeas_app.errors import UserError
+from fedeas_app.generators import open_generator, pretrained
+from fedeas_app.generators.ddpm import Ddpm
+from fedeas_app.settings import Settings
+
+
+@pytest.fixture
+def settings_for(tmp_path):
+    def make(generator, **keys):
+        return Settings.parse(
+            {"generator": str(generator), "cache-dir": str(tmp_path / "cache"), "device": "cpu"}
+            | {key.replace("_", "-"): value for key, value in keys.items()}
+        )
+
+    return make
+
+
+@pytest.fixture
+def shipped(trained, tmp_path, monkeypatch):
+    """Ship the trained generator as ``mini`` and nothing else."""
+    root = tmp_path / "shipped"
+    monkeypatch.setattr(pretrained, "_ROOT", root)
+    monkeypatch.setattr(pretrained.unpack, "__defaults__", (root,))
+    pretrained.pack(trained, "mini", root)
+    return root
+
+
+def test_a_directory_is_opened_with_the_settings(trained, settings_for):
+    settings = settings_for(trained, sampler="ddim", sampler_steps=3)
+    generator = open_generator(settings)
+    assert generator.digest == _ddim(trained).digest
+    assert generator.name == repr(str(trained))
+
+
+def test_a_shipped_name_is_unpacked_below_the_cache(shipped, settings_for):
+    settings = settings_for("mini", sampler="ddim", sampler_steps=3)
+    generator = open_generator(settings)
+    assert generator.image_shape == (8, 8, 1)
+    assert open_generator(settings).digest == generator.digest
+    assert len(list((settings.cache_path / "generators").glob("mini-*"))) == 1
+    assert generator.generate(np.array([0]), np.array([0])).shape == (1, 8, 8, 1)
+
+
+def test_home_is_understood(trained, settings_for, monkeypatch):
+    monkeypatch.setenv("HOME", str(trained.parent))
+    assert open_generator(settings_for("~/generator")).num_classes == 3
+
+
+@pytest.mark.parametrize("name", ["nothing", "/nowhere/at/all"])
+def test_an_unknown_generator_is_named(shipped, settings_for, name):
+    with pytest.raises(UserError) as caught:
+        open_generator(settings_for(name))
+    assert repr(name) in str(caught.value)
+    assert "fedeas generator train" in str(caught.value)
+
+
+def test_only_whole_directories_are_shipped_names(shipped):
+    (shipped / ".DS_Store").touch()
+    (shipped / "__pycache__").mkdir()
+    assert pretrained.names() == ["mini"]
+
+
+def _ddim(directory):
+    return Ddpm(directory, name="x", sampler="ddim", steps=3, batch_size=1, device="cpu")
