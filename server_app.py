@@ -10,7 +10,7 @@ from fedeas_app.errors import QuietUserError, UserError
 from fedeas_app.evaluation import Evaluator
 from fedeas_app.federation import StreamingGrid, connect
 from fedeas_app.preparation import prepare
-from fedeas_app.runs import RunRecord
+from fedeas_app.runs.record import RunRecord
 from fedeas_app.runs.text import describe_plan, describe_summary
 from fedeas_app.settings import Settings
 from fedeas_app.strategies import make_strategy

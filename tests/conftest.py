@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from fake_generator import FakeGenerator
 from flwr.supercore.task_identity import TaskIdentity
 
-from fake_generator import FakeGenerator
 from fedeas_app.settings import Settings
 
 
@@ -54,9 +54,14 @@ def configure(cache_dir: Path, tmp_path: Path) -> Callable[..., Settings]:
 
 
 @pytest.fixture
-def fake_generator(monkeypatch: pytest.MonkeyPatch) -> FakeGenerator:
-    """Put a fake generator in the place of whatever the settings name."""
-    fake = FakeGenerator()
+def fake_generator(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> FakeGenerator:
+    """Put a fake generator in the place of whatever the settings name.
+
+    Its digest is the test's own, so that no test finds another's images in the cache.
+    """
+    fake = FakeGenerator(digest=request.node.nodeid)
     for module in ("client", "task", "runs.manifest"):
         monkeypatch.setattr(f"fedeas_app.{module}.open_generator", lambda settings: fake)
     return fake

@@ -140,7 +140,7 @@ def test_clients_and_seeds_make_different_images(configure, fake_generator):
 
 def test_a_generator_for_other_images_is_refused(configure, fake_generator):
     fake_generator.image_shape = (16, 16, 1)
-    with pytest.raises(UserError, match="16x16 pixels.*8x8 pixels"):
+    with pytest.raises(UserError, match=r"16x16 pixels.*8x8 pixels"):
         Client(configure(policy="full"), 0, 4).synthesise(ORDER)
 
 

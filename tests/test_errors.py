@@ -3,6 +3,7 @@
 import io
 import logging
 import pickle
+from pathlib import Path
 
 import pytest
 
@@ -21,7 +22,7 @@ def logged(error):
 def raised(kind):
     try:
         try:
-            open("/nonexistent/file")
+            Path("/nonexistent/file").read_bytes()
         except OSError as error:
             raise UserError("The file cannot be read.") from error
     except UserError as error:

@@ -4,10 +4,10 @@ import weakref
 from collections import Counter
 
 import pytest
+from fake_grid import by_superlink
 from flwr.app import Error, Message, RecordDict
 from flwr.serverapp import Grid
 
-from fake_grid import by_superlink
 from fedeas_app import federation
 from fedeas_app.errors import UserError
 from fedeas_app.federation import StreamingGrid, addressee, ask, connect, reason, summarise

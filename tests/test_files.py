@@ -148,3 +148,15 @@ def test_checksums(tmp_path):
     assert files.sha256(b"abc").startswith("ba7816bf8f01cfea414140de5dae2223b00361a396177a9c")
     assert files.sha256(memoryview(data)) == hashlib.sha256(data).hexdigest()
     assert files.file_sha256(Path(path)) == hashlib.sha256(data).hexdigest()
+
+
+def test_a_directory_being_filled_is_not_seen_under_its_name(tmp_path):
+    target = tmp_path / "target"
+
+    def fill(directory):
+        (directory / "a").touch()
+        assert directory.parent == tmp_path
+        assert not target.exists()
+
+    files.build_directory(target, fill)
+    assert names(target) == ["a"]

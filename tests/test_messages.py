@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import torch
+from fake_grid import over_the_wire
 from flwr.app import ArrayRecord, Context, Message, RecordDict
 
 from client_app import app
-from fake_grid import over_the_wire
 from fedeas_app import budget, messages
 from fedeas_app.client import Client, Order
 from fedeas_app.local import train_sgd

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from fake_grid import FakeGrid, node_ids
 from flwr.app import Error, Message
 
-from fake_grid import FakeGrid, node_ids
 from fedeas_app import budget
 from fedeas_app.client import Client, Synthesis
 from fedeas_app.data import load_split, partition

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from fake_grid import FakeGrid, by_superlink, failed, node_ids
 from flwr.app import Array, Context, RecordDict
 from safetensors.torch import load_file
 
 import server_app
-from fake_grid import FakeGrid, by_superlink, failed, node_ids
 from fedeas_app import budget
 from fedeas_app.client import Client, Order
 from fedeas_app.data import load_split
@@ -90,7 +90,8 @@ def test_a_run_leaves_a_whole_record(configure, fake_generator, policy):
     assert plan["imbalance-before"] == pytest.approx(budget.imbalance(counts))
     assert plan["imbalance-after"] == pytest.approx(budget.imbalance(counts + made))
     assert len(record.lines("preparation")) == 4
-    assert record.manifest["digests"]["generator"] == ("" if policy == "none" else "fake-digest")
+    digest = "" if policy == "none" else fake_generator.digest
+    assert record.manifest["digests"]["generator"] == digest
 
 
 def test_the_kept_model_is_the_one_that_was_evaluated(configure):

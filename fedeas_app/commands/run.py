@@ -1,6 +1,5 @@
 """``fedeas run``: one configuration, from start to end, in simulation."""
 
-import json
 import subprocess
 import time
 from pathlib import Path
@@ -16,7 +15,7 @@ from fedeas_app.commands.plan import label_counts, show
 from fedeas_app.errors import UserError
 from fedeas_app.files import write_text
 from fedeas_app.forecast import Forecast, forecast
-from fedeas_app.runs.text import summary_line
+from fedeas_app.runs.directory import mark_interrupted, read_lines, read_summary, summary_line
 from fedeas_app.settings import Settings
 
 _POLL = 0.25  # seconds between looks at the record
@@ -43,6 +42,7 @@ def run(
             if verbose:
                 out.print(flower.log_text(), markup=False)
     except KeyboardInterrupt:
+        mark_interrupted(directory)
         raise UserError(f"Interrupted; what was finished is in {directory}.") from None
     out.print(summary_line(summary), style="bold", soft_wrap=True)
     out.print(f"Record: {directory}", soft_wrap=True)
@@ -79,14 +79,14 @@ def _follow(
 
 
 def _show_preparation(progress: Progress, bar: TaskID, directory: Path, total: int) -> None:
-    ready = _read_lines(directory / "preparation.jsonl")
+    ready = read_lines(directory / "preparation.jsonl")
     if ready:
         images = sum(line["synthetic"] for line in ready)
         progress.update(bar, completed=len(ready), note=f"{images:,} of {total:,} images ready")
 
 
 def _show_rounds(progress: Progress, bar: TaskID, directory: Path) -> None:
-    rounds = _read_lines(directory / "rounds.jsonl")
+    rounds = read_lines(directory / "rounds.jsonl")
     if rounds:
         progress.start_task(bar)
         note = f"test accuracy {rounds[-1]['accuracy']:.2%}"
@@ -101,10 +101,9 @@ def _outcome(flower: Simulation, directory: Path) -> dict[str, Any]:
     UserError
         The run failed; Flower's own exit status would not tell.
     """
-    path = directory / "summary.json"
-    if not path.is_file():
+    summary = read_summary(directory)
+    if summary is None:
         raise UserError(f"The run did not start. Flower says:\n{flower.complaints()}")
-    summary: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     if summary["status"] == "completed":
         return summary
     reason = summary.get("reason", "the server ended without a word")
@@ -114,14 +113,6 @@ def _outcome(flower: Simulation, directory: Path) -> dict[str, Any]:
 def _keep_log(flower: Simulation, directory: Path) -> None:
     if directory.is_dir():
         write_text(directory / "flower.log", flower.log_text())
-
-
-def _read_lines(path: Path) -> list[dict[str, Any]]:
-    """Return the complete lines of a JSONL file that may be growing."""
-    if not path.is_file():
-        return []
-    text = path.read_text(encoding="utf-8")
-    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
 
 
 def _progress() -> Progress:

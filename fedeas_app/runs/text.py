@@ -8,6 +8,7 @@ from typing import Any
 from flwr.common.logger import log
 
 from fedeas_app.preparation import Plan
+from fedeas_app.runs.directory import summary_line
 from fedeas_app.settings import Settings
 
 _SHOWN = 20
@@ -56,12 +57,3 @@ def describe_summary(summary: Mapping[str, Any], directory: Path) -> None:
     """Log the result."""
     log(INFO, summary_line(summary))
     log(INFO, "Record: %s", directory)
-
-
-def summary_line(summary: Mapping[str, Any]) -> str:
-    """Return the result as one line."""
-    seconds = ", ".join(f"{name} {value:.1f} s" for name, value in summary["seconds"].items())
-    return (
-        f"Test accuracy: final {summary['final']:.2%}, best {summary['best']:.2%}, "
-        f"AUC {summary['auc']:.4f}. Time: {seconds}."
-    )

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from fake_generator import FakeGenerator
+
 from fedeas_app import seeds
 from fedeas_app.errors import UserError
 from fedeas_app.generators.cache import Drawer, read_shard, write_shard

@@ -26,7 +26,7 @@ def test_the_manifest_is_plain_data(configure, fake_generator):
     content = described(configure(policy="fedeas"))
     assert json.loads(json.dumps(content)) == content
     assert content["classes"] == list("0123456789")
-    assert content["digests"]["generator"] == "fake-digest"
+    assert content["digests"]["generator"] == fake_generator.digest
     assert described(configure(policy="none"))["digests"]["generator"] == ""
     assert {"flwr", "torch", "numpy"} <= set(content["versions"])
 

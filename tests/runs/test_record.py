@@ -10,7 +10,7 @@ from safetensors.numpy import load_file
 
 from fedeas_app.errors import UserError
 from fedeas_app.preparation import ClientPlan, Plan
-from fedeas_app.runs import RunRecord
+from fedeas_app.runs.record import RunRecord
 from fedeas_app.settings import Settings
 from fedeas_app.strategies.base import Participant, RoundReport
 

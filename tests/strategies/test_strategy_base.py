@@ -7,9 +7,9 @@ import weakref
 
 import numpy as np
 import pytest
+from fake_grid import by_superlink
 from flwr.app import Array, ArrayRecord
 
-from fake_grid import by_superlink
 from fedeas_app.errors import UserError
 from fedeas_app.strategies.base import Participant, RoundReport
 

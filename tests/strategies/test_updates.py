@@ -134,7 +134,7 @@ def test_memory_does_not_grow_with_the_number_of_replies(tmp_path, monkeypatch):
     with Updates(record(w=np.zeros(size, np.float32))) as updates:
         for k in range(count):
             updates.add(k, record(w=np.full(size, k, np.float32)))
-        merged = updates.average({k: 1 / count for k in range(count)})
+        merged = updates.average(dict.fromkeys(range(count), 1 / count))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert np.allclose(merged["w"].numpy(), 99.5)
