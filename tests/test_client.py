@@ -190,6 +190,16 @@ def test_probe_is_fixed_for_a_client_and_a_seed(configure):
     assert not torch.equal(batch(1, partitioner="iid"), batch(1, partitioner="iid", seed=1))
 
 
+def test_clients_of_one_size_choose_different_places(configure):
+    settings = configure(oui_probe_size=8, partitioner="iid")
+    places = []
+    for k in (1, 2):
+        own = [image.tobytes() for image in owned(settings, k)[0]]
+        assert len(own) == 75
+        places.append([own.index(x.tobytes()) for x in as_pixels(probe(settings, k)[1].shown[0])])
+    assert places[0] != places[1]
+
+
 @pytest.mark.parametrize("size", [2, 32, 500])
 def test_probe_holds_b_of_the_clients_own_real_images(configure, fake_generator, size):
     settings = configure(oui_probe_size=size, policy="full")

@@ -40,11 +40,16 @@ def load_settings(config: Path | None, overrides: list[str] | None) -> Settings:
 
 
 def parse_override(text: str) -> tuple[str, Any]:
-    """Split ``key=value``; the value is TOML, and what is not TOML is taken as text."""
+    """Split ``key=value``; the value is TOML, and what is not TOML is taken as text.
+
+    A key that takes nothing but text gets text: ``run-name=7`` needs no quotes.
+    """
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise UserError(f"--set takes KEY=VALUE, not {text!r}.")
-    return key.strip(), _toml_or_text(value)
+    parsed = _toml_or_text(value)
+    keep_text = _takes_text_alone(key.strip()) and not isinstance(parsed, str)
+    return key.strip(), value.strip() if keep_text else parsed
 
 
 def _toml_or_text(value: str) -> Any:
@@ -54,6 +59,11 @@ def _toml_or_text(value: str) -> Any:
         return value.strip()
     # No key takes a date or a list, but a text may look like one: run-name=2025-01-31.
     return parsed if isinstance(parsed, bool | int | float | str) else value.strip()
+
+
+def _takes_text_alone(key: str) -> bool:
+    field = Settings.model_fields.get(key.replace("-", "_"))
+    return field is not None and field.annotation is str
 
 
 def app_root() -> Path:

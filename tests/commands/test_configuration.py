@@ -127,3 +127,9 @@ def test_names_and_absolute_paths_are_left_alone(key, value):
 def test_a_wrong_value_is_told():
     with pytest.raises(UserError, match=r"alpha is 'x'; a number > 0 is allowed\."):
         load_settings(None, ["alpha=x"])
+
+
+def test_a_key_that_takes_text_alone_gets_text() -> None:
+    assert configuration.parse_override("run-name=7") == ("run-name", "7")
+    assert configuration.parse_override("run-name=true") == ("run-name", "true")
+    assert configuration.parse_override("beta=7") == ("beta", 7)

@@ -271,7 +271,7 @@ except UserError as error:
 
 def test_without_network_the_sentence_is_clear(tmp_path):
     offline = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path), "FLWR_TELEMETRY_ENABLED": "0"}
-    done = subprocess.run(  # noqa: S603 - runs this interpreter
+    done = subprocess.run(
         [sys.executable, "-c", OFFLINE % tmp_path],
         env=os.environ | offline,
         cwd=Path(__file__).parents[2],

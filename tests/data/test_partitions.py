@@ -160,7 +160,7 @@ print(*{"datasets", "flwr_datasets", "pyarrow", "torch", "flwr"} & set(sys.modul
 def test_the_second_process_imports_no_library(settings_of):
     settings = settings_of()
     digest = partition_digest(partition(LABELS, 5, settings))
-    done = subprocess.run(  # noqa: S603 - runs this interpreter
+    done = subprocess.run(
         [sys.executable, "-c", SECOND, str(settings.cache_path)],
         cwd=Path(__file__).parents[2],
         capture_output=True,

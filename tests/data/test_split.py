@@ -156,9 +156,7 @@ print(split.digest, len(split.labels), *sorted(libraries & set(sys.modules)))
 
 def start(dataset, cache):
     command = [sys.executable, "-c", LOAD, str(dataset), str(cache)]
-    return subprocess.Popen(  # noqa: S603 - runs this interpreter
-        command, cwd=ROOT, stdout=subprocess.PIPE, text=True
-    )
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
 
 
 def finish(process):

@@ -30,9 +30,10 @@ def models(count, seed=0):
 
 def average(records, weights, order=None):
     with Updates(records[0]) as updates:
-        for k in order if order is not None else range(len(records)):
+        order = range(len(records)) if order is None else order
+        for k in order:
             updates.add(k, records[k])
-        return updates.average(dict(enumerate(weights)))
+        return updates.average({k: weights[k] for k in order})
 
 
 def test_average_is_the_float64_sum_in_the_type_of_the_model():
