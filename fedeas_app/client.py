@@ -86,7 +86,13 @@ class Client:
                 f"partition-id is {partition_id}, but num-partitions is {num_partitions}; "
                 f"0 to {num_partitions - 1} is allowed."
             )
-        return cls(Settings.parse(context.run_config), partition_id, num_partitions)
+        settings = Settings.parse(context.run_config)
+        if settings.num_clients not in ("auto", num_partitions):
+            raise UserError(
+                f"num-clients is {settings.num_clients}, but this SuperNode's num-partitions is "
+                f"{num_partitions}; they must agree."
+            )
+        return cls(settings, partition_id, num_partitions)
 
     @cached_property
     def dataset(self) -> Split:

@@ -13,6 +13,7 @@ from fedeas_app.errors import UserError
 from fedeas_app.settings import Settings
 
 CONNECT_TIMEOUT = 120.0  # seconds to wait for the clients that were asked for
+_CONNECT_POLL = 1.0  # seconds between looks for nodes
 _FIRST_POLL, _LAST_POLL = 0.02, 1.0  # seconds between looks for replies
 _AFTER_TRACEBACK = "Exception ClientAppException occurred. Message: "
 
@@ -74,6 +75,8 @@ class StreamingGrid(Grid):
 def connect(grid: Grid, settings: Settings, timeout: float = CONNECT_TIMEOUT) -> list[int]:
     """Wait for the clients asked for and return their node ids.
 
+    With ``num-clients = "auto"`` these are the nodes connected once a second brings no other.
+
     Raises
     ------
     UserError
@@ -82,18 +85,30 @@ def connect(grid: Grid, settings: Settings, timeout: float = CONNECT_TIMEOUT) ->
     wanted = settings.num_clients
     deadline = time.monotonic() + timeout
     nodes = sorted(grid.get_node_ids())
-    while len(nodes) < (1 if wanted == "auto" else wanted) and time.monotonic() < deadline:
-        time.sleep(1.0)
-        before, nodes = len(nodes), sorted(grid.get_node_ids())
-        if nodes and len(nodes) == before and _is_simulation(grid):
+    settled = False
+    while not _enough(nodes, wanted, settled) and time.monotonic() < deadline:
+        if settled and _is_simulation(grid):
             break  # simulated nodes are registered in one go: no more will come
-    if not nodes or (wanted != "auto" and len(nodes) != wanted):
-        raise UserError(
-            f"num-clients is {wanted}, but {len(nodes)} SuperNodes are connected; in simulation "
-            f"add --federation-config 'num-supernodes={wanted}' (`fedeas run` does), else connect "
-            'as many SuperNodes, or set num-clients to "auto".'
-        )
+        time.sleep(_CONNECT_POLL if nodes else _FIRST_POLL)
+        before, nodes = nodes, sorted(grid.get_node_ids())
+        settled = bool(nodes) and nodes == before
+    if not _enough(nodes, wanted, settled) or wanted not in ("auto", len(nodes)):
+        raise UserError(_wrong_number(wanted, len(nodes)))
     return nodes
+
+
+def _enough(nodes: list[int], wanted: int | str, settled: bool) -> bool:
+    return settled if wanted == "auto" else len(nodes) >= int(wanted)
+
+
+def _wrong_number(wanted: int | str, connected: int) -> str:
+    if wanted == "auto":
+        return "No SuperNode is connected; start some, or run a simulation with `fedeas run`."
+    return (
+        f"num-clients is {wanted}, but {connected} SuperNodes are connected; in simulation add "
+        f"--federation-config 'num-supernodes={wanted}' (`fedeas run` does), else connect as many "
+        'SuperNodes, or set num-clients to "auto".'
+    )
 
 
 def ask(

@@ -232,3 +232,15 @@ def test_the_model_is_the_servers_first_one_for_the_same_seed(configure):
     first, second = (Client(settings, k, 4).model().state_dict() for k in (0, 3))
     assert all(torch.equal(first[name], second[name]) for name in first)
     assert seeds.derive("client", 4, 0) != seeds.derive("client", 4, 3)
+
+
+def test_a_node_that_splits_the_data_otherwise_than_the_run_is_refused(configure):
+    context = Context(
+        run_id=1,
+        node_id=1,
+        node_config={"partition-id": 0, "num-partitions": 5},
+        state=RecordDict(),
+        run_config=configure(num_clients=4).to_flat(),
+    )
+    with pytest.raises(UserError, match="num-clients is 4, but this SuperNode's num-partitions is"):
+        Client.from_context(context)

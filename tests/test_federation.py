@@ -199,7 +199,7 @@ def test_more_nodes_than_clients_are_refused_at_once(clock, configure):
 def test_auto_takes_who_is_there_and_refuses_nobody(clock, configure):
     grid = Scripted(clock, nodes=[(9, 0), (8, 3)])
     assert connect(grid, configure(num_clients="auto")) == [9]
-    with pytest.raises(UserError, match="0 SuperNodes are connected"):
+    with pytest.raises(UserError, match="No SuperNode is connected"):
         connect(Scripted(clock), configure(num_clients="auto"), timeout=5.0)
 
 

@@ -32,7 +32,9 @@ def run(
     """Run a configuration in simulation and leave a record of it."""
     settings = _named(load_settings(config if config is not None else Path("digits"), overrides))
     directory = settings.output_path / settings.run_name
-    expected = forecast(label_counts(settings), settings.policy, settings.beta)
+    with out.status(f"Reading {settings.dataset}"):
+        counts = label_counts(settings)
+    expected = forecast(counts, settings.policy, settings.beta)
     show(expected)
     try:
         with simulation(settings) as flower:

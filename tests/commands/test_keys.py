@@ -1,5 +1,7 @@
 """``fedeas keys`` leaves no key out."""
 
+from pathlib import Path
+
 from typer.testing import CliRunner
 
 from fedeas_app.commands import app
@@ -19,3 +21,8 @@ def test_every_key_is_listed(monkeypatch):
 def test_markup_in_a_description_is_shown_as_it_is(monkeypatch):
     monkeypatch.setenv("COLUMNS", "400")
     assert "`cuda[:N]`" in CliRunner().invoke(app, ["keys"]).stdout
+
+
+def test_the_readme_shows_the_keys_as_they_are():
+    table = CliRunner().invoke(app, ["keys", "--markdown"]).stdout.strip()
+    assert table in (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
