@@ -13,6 +13,7 @@ from fedeas_app.data import columns
 from fedeas_app.data.decode import NamedImage
 from fedeas_app.data.folders import IMAGE_SUFFIXES, all_files, image_folder
 from fedeas_app.data.huggingface import load_hub, load_parquet, to_source
+from fedeas_app.data.idx import idx_folder, is_idx_folder
 from fedeas_app.data.tables import Source, Table
 from fedeas_app.errors import UserError
 from fedeas_app.settings import Settings
@@ -117,6 +118,8 @@ def _source(settings: Settings, scratch: Path) -> Source:
     if not settings.dataset.startswith(_LOCAL):
         return to_source(load_hub(settings), settings)
     root = _local_path(settings.dataset)
+    if is_idx_folder(root):
+        return idx_folder(root)
     if root.is_dir() and not any(file.suffix == ".parquet" for file in all_files(root)):
         return image_folder(root)
     return to_source(load_parquet(root, scratch), settings)
@@ -148,6 +151,8 @@ def _counts(root: Path, file: Path) -> bool:
     """Tell data from files that come and go beside it, be it the cache itself."""
     if file.suffix.lower() in (".parquet", *IMAGE_SUFFIXES):
         return True
+    if "-ubyte" in file.name:
+        return True
     return file.parent == root and file.name in {"README.md", "dataset_infos.json"}
 
 
@@ -170,6 +175,6 @@ def _local_path(dataset: str) -> Path:
     if path.is_file() and path.suffix != ".parquet":
         raise UserError(
             f"The dataset {path} is not a parquet file; give a file named *.parquet, a folder of "
-            "such files, or a folder with one subfolder of images for each class."
+            "such files, a folder of IDX files, or one with a subfolder of images for each class."
         )
     return path
