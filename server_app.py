@@ -41,7 +41,7 @@ def run(grid: Grid, settings: Settings, record: RunRecord) -> None:
 
     with record.phase("prepare"):
         plan = prepare(grid, nodes, settings, on_client=record.add_client)
-        record.add_plan(plan)
+        record.add_plan(plan, settings)
     describe_plan(plan, settings)
 
     strategy = make_strategy(settings, plan)

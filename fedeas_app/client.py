@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fedeas_app import budget, oui, seeds
 from fedeas_app.data import Split, load_split, partition
+from fedeas_app.devices import pixel_environment
 from fedeas_app.errors import UserError
 from fedeas_app.generators import Generator, open_generator, require_fit
 from fedeas_app.generators.cache import Drawer
@@ -137,7 +138,8 @@ class Client:
         if not need.any():
             empty = np.empty((0, *self.image_shape), np.uint8)
             return Synthesis(empty, np.empty(0, np.int64), 0)
-        drawer = Drawer(self.settings.cache_path, self._generator(), self._seed)
+        machine = pixel_environment(self.settings.device)
+        drawer = Drawer(self.settings.cache_path, self._generator(), self._seed, machine)
         return Synthesis(*drawer.fetch(need))
 
     def examples(self, order: Order) -> Examples:

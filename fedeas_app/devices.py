@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
 
 import torch
 
@@ -25,6 +26,12 @@ def resolve_device(name: str) -> torch.device:
             'use device = "auto" or one that is there.'
         )
     return device
+
+
+def pixel_environment(name: str) -> str:
+    """Say what can change the last bit of a result: the kind of device and library versions."""
+    libraries = (f"{library}-{version(library)}" for library in ("torch", "diffusers"))
+    return " ".join([resolve_device(name).type, *libraries])
 
 
 @contextmanager

@@ -126,6 +126,7 @@ def ask(
     answered = 0
     for reply in StreamingGrid(grid).send_and_receive(sent, timeout=timeout):
         answered += 1
+        refuse_dead_worker(reply)
         if reply.has_error():
             failures[reason(reply)] += 1
         else:
@@ -134,6 +135,23 @@ def ask(
         failures[f"No reply within {timeout:g} seconds."] = len(sent) - answered
     if failures:
         raise UserError(f"{message_type} failed: {summarise(failures)}")
+
+
+def refuse_dead_worker(reply: Message) -> None:
+    """End a simulation whose worker was killed, say for want of memory.
+
+    Flower puts the dead worker back into its pool, where it fails every client it is given, at
+    once, for the rest of the run.
+
+    Raises
+    ------
+    UserError
+    """
+    if reply.has_error() and "ActorDiedError" in (reply.error.reason or ""):
+        raise UserError(
+            "A simulation worker was killed, perhaps for want of memory, and Flower cannot replace "
+            "it; run again, with fewer workers (a larger `threads`) if memory was short."
+        )
 
 
 def addressee(sent: Iterable[Message], reply: Message) -> int:

@@ -52,17 +52,31 @@ def build_directory(target: Path, fill: Callable[[Path], None]) -> Path:
     if target.is_dir():
         return target
     make_directory(target.parent)
-    with FileLock(target.parent / f".{target.name}.lock"):
-        if target.is_dir():
-            return target
-        temporary = _unused_name(target)
-        temporary.mkdir()
-        try:
-            fill(temporary)
-            temporary.rename(target)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+    try:
+        with FileLock(target.parent / f".{target.name}.lock"):
+            if not target.is_dir():
+                _build(target, fill)
+    except OSError as error:
+        raise UserError(cannot_write(target.parent, error)) from error
     return target
+
+
+def cannot_write(directory: Path, error: OSError) -> str:
+    """Say in one sentence that a directory cannot be written and why."""
+    return (
+        f"The directory {directory} cannot be written ({error.strerror or error}); free some space "
+        "there or name another one."
+    )
+
+
+def _build(target: Path, fill: Callable[[Path], None]) -> None:
+    temporary = _unused_name(target)
+    temporary.mkdir()
+    try:
+        fill(temporary)
+        temporary.rename(target)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def make_directory(path: Path) -> Path:
@@ -72,9 +86,7 @@ def make_directory(path: Path) -> Path:
         with tempfile.TemporaryFile(dir=path):
             return path
     except OSError as error:
-        reason = error.strerror or error
-        message = f"The directory {path} cannot be written ({reason}); name one that can."
-        raise UserError(message) from error
+        raise UserError(cannot_write(path, error)) from error
 
 
 def sha256(data: bytes | memoryview) -> str:

@@ -13,6 +13,8 @@ from fedeas_app.errors import UserError
 
 Counts = NDArray[np.int64]
 
+_NAME_COLUMNS = {"client", "clients", "partition", "site", "node", "id", "name", ""}
+
 
 @dataclass(frozen=True)
 class Forecast:
@@ -28,14 +30,15 @@ class Forecast:
     allocation : array of int, shape (K, C)
         Synthetic images.
     totals : dict
-        Images that every policy would make at this β, the total-based ones at FedEAS's total.
+        Images that every policy would make at this β, the total-based ones at FedEAS's total;
+        None where a policy cannot place them.
     """
 
     policy: budget.Policy
     beta: float
     counts: Counts
     allocation: Counts
-    totals: dict[str, int]
+    totals: dict[budget.Policy, int | None]
 
     @property
     def synthetic(self) -> int:
@@ -92,7 +95,7 @@ def forecast(counts: Counts, policy: budget.Policy, beta: float | str) -> Foreca
         resolved = budget.auto_beta(counts) if beta == "auto" else float(beta)
         allocation = budget.allocate(counts, policy, beta=resolved)
         budget.imbalance(counts + allocation)  # or what is shown later could not be worked out
-        totals = _totals(counts, resolved)
+        totals = {name: _total(counts, name, resolved) for name in budget.POLICIES}
     except ValueError as error:
         raise UserError(str(error)) from error
     return Forecast(policy, resolved, counts, allocation, totals)
@@ -100,6 +103,9 @@ def forecast(counts: Counts, policy: budget.Policy, beta: float | str) -> Foreca
 
 def read_counts(path: Path) -> Counts:
     """Read a table of counts: a row a client, a column a class; a header line is allowed.
+
+    Under a header, a first column called client, partition, site or id, or nothing at all, names
+    the clients and is left out.
 
     Raises
     ------
@@ -114,7 +120,8 @@ def read_counts(path: Path) -> Counts:
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UserError(f"The counts table {path} cannot be read: {error}.") from error
     if rows and not any(_is_number(cell) for cell in rows[0][1]):
-        rows = rows[1:]
+        first = 1 if rows[0][1][0].strip().lower() in _NAME_COLUMNS else 0
+        rows = [(line, row[first:]) for line, row in rows[1:]]
     if not rows:
         raise UserError(f"The counts table {path} holds no client; write a row of counts for each.")
     return np.array([_parse(path, line, row, len(rows[0][1])) for line, row in rows], np.int64)
@@ -147,11 +154,9 @@ def _is_number(cell: str) -> bool:
     return True
 
 
-def _totals(counts: Counts, beta: float) -> dict[str, int]:
-    matched = int(budget.allocate(counts, "fedeas", beta=beta).sum())
-    return {
-        policy: matched
-        if policy in budget.TOTAL_POLICIES
-        else int(budget.allocate(counts, policy, beta=beta).sum())
-        for policy in budget.POLICIES
-    }
+def _total(counts: Counts, policy: budget.Policy, beta: float) -> int | None:
+    """Return what a policy would make, or None where it cannot: nowhere to put it, or too many."""
+    try:
+        return int(budget.allocate(counts, policy, beta=beta).sum())
+    except ValueError:
+        return None

@@ -73,6 +73,13 @@ class Plan:
         """I over real and synthetic images."""
         return _mean([(c.num_examples + c.synthetic, c.imbalance_after) for c in self.clients])
 
+    def resolve(self, settings: Settings) -> Settings:
+        """Return the settings with numbers in the place of ``auto``."""
+        flat = settings.to_flat() | {"num-clients": len(self.clients)}
+        if settings.beta == "auto" and self.beta:
+            flat["beta"] = self.beta
+        return Settings.parse(flat)
+
     def to_dict(self) -> dict[str, Any]:
         """Return what the run directory keeps."""
         return {

@@ -113,11 +113,13 @@ class Settings(BaseModel):
     run_name: str = Field(
         "",
         pattern=r"^([A-Za-z0-9_-][A-Za-z0-9._-]*)?$",
+        json_schema_extra={"allowed": "letters, digits, '_', '-' and, not first, '.'"},
         description="name of that directory; empty: time and seed",
     )
     device: str = Field(
         "auto",
         pattern=r"^(auto|cpu|mps|cuda(:(0|[1-9][0-9]*))?)$",
+        json_schema_extra={"allowed": "'auto', 'cpu', 'cuda', 'cuda:' with a number, or 'mps'"},
         description="`auto`, `cpu`, `cuda[:N]`, `mps`",
     )
     threads: Count = Field(1, description="CPU threads of each client")
@@ -244,8 +246,9 @@ def _words(schema: Mapping[str, Any]) -> str:
         return repr(schema["const"])
     signs = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
     bounds = [f"{sign} {schema[name]:g}" for name, sign in signs.items() if name in schema]
-    pattern = f" matching {schema['pattern']}" if "pattern" in schema else ""
-    pattern += " that is not empty" if schema.get("minLength") else ""
+    if "allowed" in schema:
+        return str(schema["allowed"])
+    text = "a text that is not empty" if schema.get("minLength") else "a text"
     kinds = {"integer": "a whole number", "number": "a number", "boolean": "true or false"}
-    kind = kinds.get(schema["type"], "a text" + pattern)
+    kind = kinds.get(schema["type"], text)
     return " ".join([kind, " and ".join(bounds)]).strip()

@@ -6,6 +6,7 @@ from typing import Any
 from flwr.app import ArrayRecord
 
 from fedeas_app.data import Split, load_split, partition, partition_digest
+from fedeas_app.devices import resolve_device
 from fedeas_app.generators import open_generator, require_fit
 from fedeas_app.models import Classifier, make_model
 from fedeas_app.runs.manifest import describe
@@ -32,13 +33,27 @@ def load_task(settings: Settings, num_clients: int) -> Task:
     ------
     UserError
     """
-    train, test = load_split(settings, "train"), load_split(settings, "test")
+    train, test = (load_split(settings, name, verify=True) for name in ("train", "test"))
     parts = partition(train.labels, num_clients, settings)
+    resolve_device(settings.device)
+    require_generator(settings)
     _, height, width, channels = train.images.shape
     shape, classes = (height, width, channels), len(train.class_names)
-    if settings.policy != "none":
-        require_fit(open_generator(settings), classes, shape)
     model = make_model(settings, shape, classes)
     initial = ArrayRecord(model.state_dict())
     manifest = describe(settings, train, test, partition_digest(parts), initial)
     return Task(test, model, initial, manifest)
+
+
+def require_generator(settings: Settings) -> None:
+    """Refuse a generator that is missing or was not made for the dataset, if one is needed.
+
+    Raises
+    ------
+    UserError
+    """
+    if settings.policy == "none":
+        return
+    train = load_split(settings, "train")
+    _, height, width, channels = train.images.shape
+    require_fit(open_generator(settings), len(train.class_names), (height, width, channels))

@@ -10,7 +10,15 @@ from flwr.serverapp import Grid
 
 from fedeas_app import federation
 from fedeas_app.errors import UserError
-from fedeas_app.federation import StreamingGrid, addressee, ask, connect, reason, summarise
+from fedeas_app.federation import (
+    StreamingGrid,
+    addressee,
+    ask,
+    connect,
+    reason,
+    refuse_dead_worker,
+    summarise,
+)
 
 
 class Clock:
@@ -279,3 +287,13 @@ def test_reason_is_the_clients_own_sentence(text, expected):
 def test_summary_counts_equal_reasons():
     failures = Counter({"Rare.": 1, "Common.": 12, "Other.": 2})
     assert summarise(failures) == "Common. (12 clients) Other. (2 clients) Rare."
+
+
+def test_a_killed_worker_ends_the_run(configure):
+    request = Message(RecordDict(), 7, "train")
+    request.metadata.__dict__["_message_id"] = "m"
+    text = "<class 'ray.exceptions.ActorDiedError'>:<'The actor died unexpectedly.'>"
+    with pytest.raises(UserError, match="A simulation worker was killed"):
+        refuse_dead_worker(Message(Error(code=0, reason=text), reply_to=request))
+    refuse_dead_worker(Message(Error(code=2, reason="<class 'X'>:<'y'>"), reply_to=request))
+    refuse_dead_worker(Message(RecordDict(), reply_to=request))

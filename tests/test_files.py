@@ -160,3 +160,12 @@ def test_a_directory_being_filled_is_not_seen_under_its_name(tmp_path):
 
     files.build_directory(target, fill)
     assert names(target) == ["a"]
+
+
+def test_a_disk_that_fills_up_while_building_is_said(tmp_path):
+    def fill(directory):
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(UserError, match=r"No space left on device\); free some space there"):
+        files.build_directory(tmp_path / "a", fill)
+    assert not (tmp_path / "a").exists()

@@ -85,7 +85,6 @@ def test_the_plain_form_adds_up():
     ("counts", "policy", "beta"),
     [
         ([[10, 0]], "fedeas", 1e16),  # beyond what β may be
-        ([[10, 0]], "none", 1e15),  # fedeas-linear alone would ask for more than 2^53
         ([[9 * 10**14, 0]] * 8, "full", 12.0),  # real and synthetic together exceed 2^53
         ([[10**15 - 1] * 10], "none", 12.0),
         ([[1, 0]], "fedeas", "auto"),  # one image cannot stay below 25 %
@@ -115,7 +114,8 @@ def test_any_counts_give_a_plan_or_a_sentence(counts, policy, beta):
 GOOD = {
     "plain": "1,2\n3,4\n",
     "header": "cat,dog\n1,2\n3,4\n",
-    "half a header": ",dog\n1,2\n3,4\n",
+    "numbered clients": ",cat,dog\n0,1,2\n1,3,4\n",
+    "named clients": "Site,cat,dog\nParis,1,2\nRome,3,4\n",
     "mark and header": b"\xef\xbb\xbfcat,dog\n1,2\n3,4\n",
     "mark alone": b"\xef\xbb\xbf1,2\n3,4\n",
     "windows": "1,2\r\n3,4\r\n",
@@ -222,3 +222,11 @@ def test_any_bytes_are_a_table_or_a_sentence(scratch, data):
 def test_what_is_written_is_read(scratch, rows):
     scratch.write_text("\n".join(",".join(map(str, row)) for row in rows))
     assert read_counts(scratch).tolist() == rows
+
+
+def test_what_another_policy_cannot_do_does_not_matter():
+    # fedeas-linear alone would ask for more than 2^53, and nobody lacks a class
+    assert forecast(np.array([[10, 1]]), "none", 1e15).totals["fedeas-linear"] is None
+    totals = forecast(np.array([[100, 1], [90, 2]]), "fedeas", 12.0).totals
+    assert totals["missing-only"] is None
+    assert totals["uniform"] == totals["fedeas"] > 0

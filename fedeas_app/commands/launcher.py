@@ -16,7 +16,7 @@ import tempfile
 import time
 import urllib.request
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -30,6 +30,10 @@ from fedeas_app.settings import Settings
 
 START_TIMEOUT = 60.0  # seconds for the SuperLink to answer
 STOP_TIMEOUT = 10.0  # seconds for processes to end before they are killed
+Handler = Callable[[int, FrameType | None], None] | signal.Handlers
+_ENDING = [
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+]
 _MARK = "FEDEAS_LAUNCH"  # in the environment of every process of a run
 _SHORT_ENOUGH = (
     60  # Ray's sockets lie below its directory, and their paths must not exceed 107 bytes
@@ -133,9 +137,14 @@ class Simulation:
             "FLWR_DISABLE_UPDATE_CHECK": "1",
             "RAY_USAGE_STATS_ENABLED": "0",
             "HF_HUB_DISABLE_TELEMETRY": "1",
-            "NO_PROXY": ",".join(filter(None, [os.environ.get("NO_PROXY", ""), "127.0.0.1"])),
             "PYTHONUNBUFFERED": "1",
         }
+        # Python prefers the lower-case name where both are set.
+        exceptions = ",".join(
+            filter(None, map(os.environ.get, ("NO_PROXY", "no_proxy"))),
+        )
+        local = ",".join(filter(None, [exceptions, "127.0.0.1", "localhost"]))
+        environment |= {"NO_PROXY": local, "no_proxy": local}
         if len(str(self._home)) < _SHORT_ENOUGH:
             environment["RAY_TMPDIR"] = str(self._home)
         return environment
@@ -161,17 +170,22 @@ class Simulation:
 
 @contextmanager
 def simulation(settings: Settings) -> Iterator[Simulation]:
-    """Start a SuperLink; end all its processes and remove its files afterwards, also on SIGTERM."""
+    """Start a SuperLink; end all its processes and remove its files afterwards.
+
+    Also on Ctrl-C, SIGTERM and a closed terminal, which raise `KeyboardInterrupt` here; while the
+    processes are being ended they are ignored, so that an impatient second one orphans nothing.
+    """
     home = Path(tempfile.mkdtemp(prefix="fedeas-"))
     started: Simulation | None = None
-    with _sigterm_as_interrupt():
+    with _signals(_interrupt):
         try:
             started = Simulation(settings, home)
             yield started
         finally:
-            if started is not None:
-                started.stop()
-            shutil.rmtree(home, ignore_errors=True)
+            with _signals(signal.SIG_IGN):
+                if started is not None:
+                    started.stop()
+                shutil.rmtree(home, ignore_errors=True)
 
 
 def federation_config(settings: Settings) -> str:
@@ -224,13 +238,16 @@ def _carries(process: psutil.Process, mark: str) -> bool:
         return False
 
 
-@contextmanager
-def _sigterm_as_interrupt() -> Iterator[None]:
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+
+@contextmanager
+def _signals(handler: Handler) -> Iterator[None]:
+    """Give the signals that end a command another handler for a while."""
+    before = {name: signal.signal(name, handler) for name in _ENDING}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for name, old in before.items():
+            signal.signal(name, old)

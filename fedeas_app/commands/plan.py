@@ -53,8 +53,9 @@ def show(result: Forecast) -> None:
         out.print(f"... and {len(result.counts) - _SHOWN:,} more clients (all with --json)")
     real, synthetic = int(result.counts.sum()), result.synthetic
     share = synthetic / (real + synthetic) if synthetic else 0.0
+    beta = "" if result.policy in ("none", "full") else f", β = {result.beta:g}"
     out.print(
-        f"\nPolicy {result.policy}, β = {result.beta:g}: {synthetic:,} synthetic for {real:,} real "
+        f"\nPolicy {result.policy}{beta}: {synthetic:,} synthetic for {real:,} real "
         f"images ({share:.1%} of all); "
         f"imbalance {result.imbalance_before:.3f} → {result.imbalance_after:.3f}.",
         soft_wrap=True,
@@ -83,5 +84,6 @@ def _policies(result: Forecast) -> Table:
     table = Table("policy", "synthetic images", box=None)
     table.columns[1].justify = "right"
     for policy, total in result.totals.items():
-        table.add_row(policy, f"{total:,}", style="bold" if policy == result.policy else None)
+        shown = "cannot be placed" if total is None else f"{total:,}"
+        table.add_row(policy, shown, style="bold" if policy == result.policy else None)
     return table

@@ -2,6 +2,8 @@
 
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,9 +15,9 @@ from fedeas_app.commands.console import one_sentence, out
 from fedeas_app.commands.launcher import Simulation, simulation
 from fedeas_app.commands.plan import label_counts, show
 from fedeas_app.errors import UserError
-from fedeas_app.files import write_text
+from fedeas_app.files import make_directory, write_text
 from fedeas_app.forecast import Forecast, forecast
-from fedeas_app.runs.directory import mark_interrupted, read_lines, read_summary, summary_line
+from fedeas_app.runs.directory import mark_failed, read_lines, read_summary, summary_line
 from fedeas_app.settings import Settings
 
 _POLL = 0.25  # seconds between looks at the record
@@ -31,21 +33,22 @@ def run(
 ) -> None:
     """Run a configuration in simulation and leave a record of it."""
     settings = _named(load_settings(config if config is not None else Path("digits"), overrides))
-    directory = settings.output_path / settings.run_name
+    directory = make_directory(settings.output_path) / settings.run_name
     with out.status(f"Reading {settings.dataset}"):
         counts = label_counts(settings)
     expected = forecast(counts, settings.policy, settings.beta)
     show(expected)
     try:
-        with simulation(settings) as flower:
+        with simulation(settings) as flower, _log_kept(flower, directory):
+            _check_generator_and_device(settings)
             _follow(flower.submit(), directory, settings, expected)
-            _keep_log(flower, directory)
             summary = _outcome(flower, directory)
             if verbose:
                 out.print(flower.log_text(), markup=False)
     except KeyboardInterrupt:
-        mark_interrupted(directory)
-        raise UserError(f"Interrupted; what was finished is in {directory}.") from None
+        mark_failed(directory, "interrupted")
+        kept = f"; what was finished is in {directory}" if directory.is_dir() else ""
+        raise UserError(f"Interrupted{kept}.") from None
     out.print(summary_line(summary), style="bold", soft_wrap=True)
     out.print(f"Record: {directory}", soft_wrap=True)
 
@@ -59,9 +62,18 @@ def _named(settings: Settings) -> Settings:
                 "run-name or remove it."
             )
         return settings
-    stamp = f"{time.strftime('%Y%m%d-%H%M%S')}-{time.time_ns() % 1000:03d}"
+    stamp = f"{time.strftime('%Y%m%d-%H%M%S')}-{time.time_ns() // 1_000_000 % 1000:03d}"
     name = f"{stamp}-{settings.strategy}-{settings.policy}-s{settings.seed}"
     return Settings.parse(settings.to_flat() | {"run-name": name})
+
+
+def _check_generator_and_device(settings: Settings) -> None:
+    """Refuse what every client would refuse; torch is loaded while the SuperLink starts."""
+    from fedeas_app.devices import resolve_device
+    from fedeas_app.task import require_generator
+
+    resolve_device(settings.device)
+    require_generator(settings)
 
 
 def _follow(
@@ -108,13 +120,19 @@ def _outcome(flower: Simulation, directory: Path) -> dict[str, Any]:
         raise UserError(f"The run did not start. Flower says:\n{flower.complaints()}")
     if summary["status"] == "completed":
         return summary
-    reason = summary.get("reason", "the server ended without a word")
+    mark_failed(directory, "the server was ended from outside")
+    reason = summary.get("reason", "the server was ended from outside")
     raise UserError(f"The run failed: {reason} (log: {directory / 'flower.log'})")
 
 
-def _keep_log(flower: Simulation, directory: Path) -> None:
-    if directory.is_dir():
-        write_text(directory / "flower.log", flower.log_text())
+@contextmanager
+def _log_kept(flower: Simulation, directory: Path) -> Iterator[None]:
+    """Keep Flower's log with the record, however the run ends."""
+    try:
+        yield
+    finally:
+        if directory.is_dir():
+            write_text(directory / "flower.log", flower.log_text())
 
 
 def _progress() -> Progress:

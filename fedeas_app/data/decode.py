@@ -154,14 +154,24 @@ def _to_mode(name: str, image: "Image.Image", mode: str) -> "Image.Image":
     if image.mode.startswith("I"):  # 16 bits; Pillow's own conversion would cut off above 255
         wide = np.asarray(image).astype(np.float64).clip(0, 65_535)
         image = Image.fromarray(np.rint(wide / 257).astype(np.uint8))
+    if mode == "L" and image.mode != "L" and _is_coloured(image):
+        raise UserError(
+            f"Image {name} is in colour, but the first one is grey; bring all of them to one kind."
+        )
     return image if image.mode == mode else image.convert(mode)
+
+
+def _is_coloured(image: "Image.Image") -> bool:
+    """Tell colour from grey values that are stored as colours."""
+    red, green, blue = np.moveaxis(np.asarray(image.convert("RGB")), -1, 0)
+    return not (np.array_equal(red, green) and np.array_equal(green, blue))
 
 
 def _check_space(path: Path, needed: int) -> None:
     free = shutil.disk_usage(path.parent).free
     if needed > free:
         raise UserError(
-            f"The decoded images need {needed / 1e9:.1f} GB, but the disk of "
-            f"{path.parent.parent} has {free / 1e9:.1f} GB free; "
+            f"The decoded images need {needed / 1e6:,.1f} MB, but the disk of "
+            f"{path.parent.parent} has {free / 1e6:,.1f} MB free; "
             "choose a smaller image-size or another cache-dir."
         )

@@ -90,6 +90,8 @@ def load_parquet(root: Path, scratch: Path) -> dict[str, "Dataset"]:
             f"The dataset {root} cannot be read as parquet ({reason}); repair it, or name the "
             "folder or file that holds the parquet files."
         ) from error
+    if any(split.num_rows == 0 for split in found.values()):
+        raise UserError(f"The dataset {root} has a split without a single row; fill or remove it.")
     if "train" not in found:
         raise UserError(f"The dataset {root} has no split named 'train', but {sorted(found)}.")
     test = next((found[name] for name in TEST_NAMES if name in found), None)

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from fedeas_app import files
 from fedeas_app.data import partitioners
 from fedeas_app.data.partitioners import Indices
-from fedeas_app.data.store import DamagedError, load_or_build
 from fedeas_app.settings import Settings
+from fedeas_app.store import DamagedError, load_or_build
 
 
 def partition(labels: NDArray[np.int64], num_clients: int, settings: Settings) -> list[Indices]:
@@ -105,12 +105,14 @@ def _fill(directory: Path, *, labels: Indices, num_clients: int, settings: Setti
     np.save(directory / "indices.npy", np.concatenate(parts), allow_pickle=False)
     sizes = np.array([len(part) for part in parts], dtype=np.int64)
     np.save(directory / "sizes.npy", sizes, allow_pickle=False)
+    files.write_text(directory / "digest.txt", partition_digest(parts))
 
 
 def _read(directory: Path, *, num_clients: int, num_samples: int) -> list[Indices]:
     try:
         indices = np.load(directory / "indices.npy", allow_pickle=False)
         sizes = np.load(directory / "sizes.npy", allow_pickle=False)
+        digest = (directory / "digest.txt").read_text(encoding="utf-8")
     except (OSError, ValueError, EOFError) as error:
         raise DamagedError(str(error)) from error
     whole = (
@@ -122,4 +124,7 @@ def _read(directory: Path, *, num_clients: int, num_samples: int) -> list[Indice
     )
     if not whole:
         raise DamagedError("the stored partition does not fit the data")
-    return np.split(indices, np.cumsum(sizes)[:-1])
+    parts = np.split(indices, np.cumsum(sizes)[:-1])
+    if partition_digest(parts) != digest:
+        raise DamagedError("the stored partition is not the one that was drawn")
+    return parts

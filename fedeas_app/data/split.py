@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from fedeas_app import files, seeds
 from fedeas_app.data import decode, sources
-from fedeas_app.data.store import DamagedError, load_or_build
 from fedeas_app.errors import UserError
 from fedeas_app.settings import Settings
+from fedeas_app.store import DamagedError, load_or_build
 
 SplitName = Literal["train", "test"]
 
@@ -47,7 +47,7 @@ class Split:
     digest: str
 
 
-def load_split(settings: Settings, split: SplitName) -> Split:
+def load_split(settings: Settings, split: SplitName, *, verify: bool = False) -> Split:
     """Load the training or test set, decoding it the first time.
 
     The decoded arrays live in ``cache_path/datasets/<key>``. The key covers the dataset's name and
@@ -62,6 +62,9 @@ def load_split(settings: Settings, split: SplitName) -> Split:
         ``dataset``, ``dataset_revision``, ``image_column``, ``label_column``, ``image_size``,
         ``train_samples``, ``test_samples``, ``seed`` and ``cache_dir`` are used.
     split : {"train", "test"}
+    verify : bool
+        Compare the cached pixels with their digest, and decode anew when they differ. It reads
+        all of them: once a run, by the server, is enough.
 
     Returns
     -------
@@ -74,7 +77,9 @@ def load_split(settings: Settings, split: SplitName) -> Split:
         samples are asked for than there are.
     """
     target = settings.cache_path / "datasets" / _key(settings, split)
-    whole = load_or_build(target, _read, partial(_fill, settings=settings, split=split))
+    whole = load_or_build(
+        target, partial(_read, verify=verify), partial(_fill, settings=settings, split=split)
+    )
     wanted = settings.train_samples if split == "train" else settings.test_samples
     return _subset(whole, wanted, settings.seed, split) if wanted else whole
 
@@ -120,14 +125,17 @@ def _fill(directory: Path, *, settings: Settings, split: SplitName) -> None:
     files.write_text(directory / "meta.json", json.dumps(meta, indent=2))
 
 
-def _read(directory: Path) -> Split:
+def _read(directory: Path, *, verify: bool) -> Split:
     try:
         meta = json.loads((directory / "meta.json").read_text(encoding="utf-8"))
         images = np.load(directory / "images.npy", mmap_mode="r", allow_pickle=False)
         labels = np.load(directory / "labels.npy", allow_pickle=False)
-        return _checked(images, labels, meta)
+        split = _checked(images, labels, meta)
     except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
         raise DamagedError(str(error)) from error
+    if verify and digest(split.images, split.labels, split.class_names) != split.digest:
+        raise DamagedError("the stored images are not those that were decoded")
+    return split
 
 
 def _checked(images: NDArray[Any], labels: NDArray[Any], meta: Mapping[str, Any]) -> Split:

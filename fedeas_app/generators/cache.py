@@ -17,7 +17,7 @@ from safetensors.numpy import load, save
 
 from fedeas_app import seeds
 from fedeas_app.errors import UserError
-from fedeas_app.files import make_directory, sha256, write_bytes
+from fedeas_app.files import cannot_write, make_directory, sha256, write_bytes
 from fedeas_app.generators.protocol import Generator
 
 Images = NDArray[np.uint8]
@@ -36,10 +36,14 @@ class Drawer:
         Its digest addresses the drawer; its weights are loaded only when something is missing.
     client_seed : int
         Different clients draw different images.
+    machine : str
+        What else changes pixels, if only in the last bit: device and library versions.
     """
 
-    def __init__(self, root: Path, generator: Generator, client_seed: int) -> None:
-        key = sha256(f"{generator.digest}/{client_seed}".encode())
+    def __init__(
+        self, root: Path, generator: Generator, client_seed: int, machine: str = ""
+    ) -> None:
+        key = sha256(f"{generator.digest}/{client_seed}/{machine}".encode())
         self.directory = root / "synthetic" / key[:2] / key
         self._generator = generator
         self._client_seed = client_seed
@@ -134,10 +138,7 @@ def write_shard(directory: Path, labels: Labels, indices: Labels, images: Images
     try:
         write_bytes(path, data)
     except OSError as error:
-        raise UserError(
-            f"The cache {directory} cannot be written ({error.strerror}); free some space or name "
-            "another cache-dir."
-        ) from error
+        raise UserError(cannot_write(directory, error)) from error
     return path
 
 

@@ -6,7 +6,7 @@ embeddings and because every image here has a seed of its own.
 """
 
 import json
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,7 +78,7 @@ class Ddpm:
     def digest(self) -> str:
         """Hash of the weights, both configurations, the sampler, its steps and the precision."""
         parts = {
-            "weights": file_sha256(self._directory / _WEIGHTS),
+            "weights": _weights_digest(self._directory / _WEIGHTS),
             "unet": self._unet_config,
             "scheduler": self._scheduler_config,
             "sampler": [self._sampler, self._steps],
@@ -216,6 +216,17 @@ class Ddpm:
                 f"sampler-steps is {self._steps}, but the generator {self.name} was trained with "
                 f"{trained} steps; use at most that."
             )
+
+
+def _weights_digest(path: Path) -> str:
+    status = path.stat()
+    return _digest_of_version(path, status.st_size, status.st_mtime_ns)
+
+
+@lru_cache(maxsize=8)
+def _digest_of_version(path: Path, size: int, modified: int) -> str:
+    """Hash a file once a process: a worker opens its generator anew for every client and round."""
+    return file_sha256(path)
 
 
 def _dpm_solver_options(config: dict[str, Any]) -> dict[str, Any]:

@@ -13,11 +13,13 @@ from typing import Any
 from safetensors.torch import load, save
 
 from fedeas_app.errors import UserError
-from fedeas_app.files import build_directory, sha256
+from fedeas_app.files import file_sha256, sha256
+from fedeas_app.store import DamagedError, load_or_build
 
 _ROOT = Path(__file__).parent / "shipped"
 _PART_BYTES = 720_000  # 960,000 characters of base64: below the bundle's limit for one file
 _CONFIGS = ("unet/config.json", "scheduler/scheduler_config.json", "card.json")
+_SUMS = "sha256.json"
 _WEIGHTS = "unet/diffusion_pytorch_model.safetensors"
 
 
@@ -60,10 +62,25 @@ def unpack(name: str, cache: Path, root: Path = _ROOT) -> Path:
         The shipped files are damaged, or the cache cannot be written.
     """
     index = _read_index(root / name)
-    return build_directory(
+    return load_or_build(
         cache / f"{name}-{index['sha256'][:16]}",
+        _verified,
         lambda target: _fill(target, root / name, index),
     )
+
+
+def _verified(directory: Path) -> Path:
+    """Return an unpacked directory whose files are those that were unpacked."""
+    try:
+        sums = json.loads((directory / _SUMS).read_text(encoding="utf-8"))
+        whole = _WEIGHTS in sums and all(
+            file_sha256(directory / file) == total for file, total in sums.items()
+        )
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise DamagedError(str(error)) from error
+    if not whole:
+        raise DamagedError("a file was changed after unpacking")
+    return directory
 
 
 def _read_index(source: Path) -> dict[str, Any]:
@@ -94,3 +111,5 @@ def _fill(target: Path, source: Path, index: dict[str, Any]) -> None:
         (target / file).parent.mkdir(exist_ok=True)
         (target / file).write_text(json.dumps(content, indent=2))
     (target / _WEIGHTS).write_bytes(save({k: v.float() for k, v in load(weights).items()}))
+    sums = {file: file_sha256(target / file) for file in (*index["files"], _WEIGHTS)}
+    (target / _SUMS).write_text(json.dumps(sums, indent=1))

@@ -25,18 +25,20 @@ def read_summary(directory: Path) -> dict[str, Any] | None:
     return summary
 
 
-def mark_interrupted(directory: Path) -> None:
-    """Note that a run was ended from outside, where its server could not do so itself."""
+def mark_failed(directory: Path, reason: str) -> None:
+    """Note why a run has ended, where its server could not do so itself."""
     summary = read_summary(directory)
     if summary is not None and summary["status"] == "running":
-        summary |= {"status": "failed", "reason": "interrupted"}
+        summary |= {"status": "failed", "reason": reason}
         write_text(directory / "summary.json", json.dumps(summary, indent=2) + "\n")
 
 
 def summary_line(summary: Mapping[str, Any]) -> str:
     """Return the result of a completed run as one line."""
     seconds = ", ".join(f"{name} {value:.1f} s" for name, value in summary["seconds"].items())
+    failures = summary.get("failures", 0)
+    lost = f" {failures} client replies did not count (rounds.jsonl says why)." if failures else ""
     return (
         f"Test accuracy: final {summary['final']:.2%}, best {summary['best']:.2%}, "
-        f"AUC {summary['auc']:.4f}. Time: {seconds}."
+        f"AUC {summary['auc']:.4f}.{lost} Time: {seconds}."
     )

@@ -50,7 +50,8 @@ class RunRecord:
         self._seconds: dict[str, float] = {}
         self._accuracies: list[float] = []
         self._round_started = time.perf_counter()
-        write_text(self.directory / "config.toml", tomli_w.dumps(settings.to_flat()))
+        self._failures = 0
+        self._write_config(settings)
         self._summarise("running")
 
     @contextmanager
@@ -70,9 +71,10 @@ class RunRecord:
         """Keep that a client is ready."""
         self._append("preparation.jsonl", _kebab(asdict(client)))
 
-    def add_plan(self, plan: Plan) -> None:
-        """Keep the plan; the first round starts here."""
+    def add_plan(self, plan: Plan, settings: Settings) -> None:
+        """Keep the plan, and what it resolved of the settings; the first round starts here."""
         self._write_json("plan.json", plan.to_dict())
+        self._write_config(plan.resolve(settings))
         self._round_started = time.perf_counter()
 
     def add_round(
@@ -88,6 +90,7 @@ class RunRecord:
         self._round_started = now
         if report is not None:
             self._accuracies.append(metrics["accuracy"])
+            self._failures += len(report.failures)
             line |= {
                 "train-loss": report.train_loss,
                 "effective-clients": report.effective_clients,
@@ -107,6 +110,7 @@ class RunRecord:
             final=self._accuracies[-1],
             best=max(self._accuracies),
             auc=area_under_curve(self._accuracies),
+            failures=self._failures,
         )
 
     @contextmanager
@@ -123,6 +127,11 @@ class RunRecord:
         summary = {"status": status, **values, "seconds": self._seconds}
         self._write_json("summary.json", summary)
         return summary
+
+    def _write_config(self, settings: Settings) -> None:
+        """Write the configuration without the run's name, so that it can be run again."""
+        flat = {key: value for key, value in settings.to_flat().items() if key != "run-name"}
+        write_text(self.directory / "config.toml", tomli_w.dumps(flat))
 
     def _write_json(self, name: str, content: Mapping[str, Any]) -> None:
         write_text(self.directory / name, json.dumps(content, indent=2) + "\n")

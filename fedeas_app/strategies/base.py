@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fedeas_app import messages, seeds
 from fedeas_app.errors import UserError
-from fedeas_app.federation import addressee, reason, summarise
+from fedeas_app.federation import addressee, reason, refuse_dead_worker, summarise
 from fedeas_app.preparation import Plan
 from fedeas_app.settings import Settings
 from fedeas_app.strategies.updates import BadReplyError, Updates
@@ -106,7 +106,7 @@ class WeightedAverage(Strategy):
         Raises
         ------
         UserError
-            No reply of the round counts; the reasons are named.
+            No reply of the round counts, with the reasons; or a simulation worker was killed.
         """
         with Updates(self._arrays) as updates:
             participants, failures = self._collect(replies, updates)
@@ -154,6 +154,7 @@ class WeightedAverage(Strategy):
         participants: list[Participant] = []
         failures: dict[int, str] = {}
         for reply in replies:
+            refuse_dead_worker(reply)
             partition = partitions[addressee(self._sent, reply)]
             missing.discard(partition)
             try:

@@ -64,10 +64,16 @@ def test_the_first_image_decides_for_colour(tmp_path, mode):
 
 
 def test_the_first_image_decides_for_grey(tmp_path):
-    red = encoded(Image.new("RGB", (3, 2), (255, 0, 0)))
-    found = written(tmp_path, [encoded(Image.new("L", (3, 2))), red])
+    stored_as_colour = encoded(Image.new("RGB", (3, 2), (76, 76, 76)))
+    found = written(tmp_path, [encoded(Image.new("L", (3, 2))), stored_as_colour])
     assert found.shape == (2, 2, 3, 1)
-    assert set(found[1].ravel()) == {76}  # 0.299 · 255, the luminance of red
+    assert set(found[1].ravel()) == {76}
+
+
+def test_colour_is_not_lost_because_the_first_image_is_grey(tmp_path):
+    red = encoded(Image.new("RGB", (3, 2), (255, 0, 0)))
+    with pytest.raises(UserError, match="is in colour, but the first one is grey"):
+        written(tmp_path, [encoded(Image.new("L", (3, 2))), red])
 
 
 def test_photographs_are_turned_upright(tmp_path):
@@ -119,7 +125,9 @@ def test_fractions_are_refused(tmp_path):
 
 def test_too_little_space_is_said_beforehand(tmp_path, pixels, png):
     count = 10**12
-    message = r"^The decoded images need 90000\.0 GB, but the disk of .* has .* GB free; choose a "
+    message = (
+        r"^The decoded images need 90,000,000\.0 MB, but the disk of .* has .* MB free; choose a "
+    )
     with pytest.raises(UserError, match=message + r"smaller image-size or another cache-dir\.$"):
         written(tmp_path, map(png, pixels(1)), count=count)
 

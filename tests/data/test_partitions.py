@@ -289,3 +289,13 @@ def test_extreme_alphas_end(settings_of):
     assert min(map(len, partition(LABELS, 5, settings_of(alpha=1e300)))) > 100
     with pytest.raises(UserError, match=r"^With alpha 1e-300, .* or set alpha to [\d.]+\.$"):
         partition(LABELS, 5, settings_of(alpha=1e-300, min_partition_size=100))
+
+
+def test_a_changed_partition_is_noticed_and_drawn_anew(settings_of):
+    settings = settings_of(alpha=1.0)
+    labels = np.arange(200, dtype=np.int64) % 4
+    parts = partition(labels, 3, settings)
+    (file,) = settings.cache_path.glob("partitions/*/indices.npy")
+    np.save(file, np.roll(np.load(file), 1))
+    again = partition(labels, 3, settings)
+    assert all(np.array_equal(a, b) for a, b in zip(parts, again, strict=True))

@@ -214,3 +214,17 @@ def test_cifar10_again_is_fast_and_imports_nothing(cifar10):
     assert time.perf_counter() - before < 0.5
     _, count, *libraries = finish(start(CIFAR10, cifar10.cache_path))
     assert (count, libraries) == ("50000", [])
+
+
+def test_changed_pixels_are_noticed_when_asked_and_decoded_anew(settings_of):
+    settings = settings_of()
+    whole = load_split(settings, "train")
+    pixels = whole.images.copy()
+    (file,) = settings.cache_path.glob("datasets/*/images.npy")
+    content = bytearray(file.read_bytes())
+    content[200:6000] = bytes(5800)
+    file.write_bytes(content)
+    assert not np.array_equal(load_split(settings, "train").images, pixels)
+    repaired = load_split(settings, "train", verify=True)
+    assert np.array_equal(repaired.images, pixels)
+    assert repaired.digest == whole.digest

@@ -125,3 +125,15 @@ def test_what_is_shipped_is_whole(name, tmp_path, ddpm):
         path.read_bytes().decode("utf-8")
     generator = ddpm(pretrained.unpack(name, tmp_path))
     assert generator.num_classes > 1
+
+
+@pytest.mark.parametrize("file", ["unet/config.json", "sha256.json"])
+@pytest.mark.parametrize("damage", ["remove", "change"])
+def test_a_damaged_unpacked_generator_is_unpacked_again(tmp_path, file, damage):
+    directory = pretrained.unpack("digits", tmp_path)
+    before = (directory / "unet/config.json").read_bytes()
+    if damage == "remove":
+        (directory / file).unlink()
+    else:
+        (directory / file).write_text("{}")
+    assert (pretrained.unpack("digits", tmp_path) / "unet/config.json").read_bytes() == before

@@ -96,6 +96,8 @@ def test_other_seeds_and_policies_run(fedeas: Command, tmp_path: Path) -> None:
         (["--set=betta=1"], ["'betta'", "did you mean 'beta'"]),
         (["--set=dataset=./nowhere"], ["nowhere"]),
         (["--set=num-clients=3000"], ["3000 clients", "1437"]),
+        (["--set=output-dir=/dev/null/runs"], ["/dev/null/runs", "cannot be written"]),
+        (["--set=cache-dir=/dev/null/cache"], ["/dev/null/cache", "cannot be written"]),
         (["--set=alpha=0.001", "--set=num-clients=50"], ["alpha", "50", "min-partition-size"]),
     ],
 )
@@ -124,9 +126,11 @@ def test_a_failed_run_says_why_and_leaves_no_process(
     assert not processes(marked_environment[MARK])
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "numbers", [[signal.SIGINT, signal.SIGINT, signal.SIGINT], [signal.SIGTERM], [signal.SIGHUP]]
+)
 def test_an_interrupted_run_keeps_what_is_finished_and_leaves_no_process(
-    number: signal.Signals, tmp_path: Path, cache: Path, marked_environment: dict[str, str]
+    numbers: list[signal.Signals], tmp_path: Path, cache: Path, marked_environment: dict[str, str]
 ) -> None:
     words = ["run", *SMALL, "--set=rounds=1000", "--set=policy=none", "--set=run-name=r"]
     places = [f"--set=cache-dir={cache}", f"--set=output-dir={tmp_path / 'runs'}"]
@@ -135,11 +139,35 @@ def test_an_interrupted_run_keeps_what_is_finished_and_leaves_no_process(
         env=marked_environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
     ) as run:  # fmt: skip
         wait_for(tmp_path / "runs/r/rounds.jsonl", lines=3)
-        run.send_signal(number)
+        for number in numbers:  # an impatient user presses Ctrl-C again while processes end
+            run.send_signal(number)
+            time.sleep(0.5)
         _, complaint = run.communicate(timeout=60)
     assert run.returncode == 1
     assert complaint.startswith("Error: Interrupted")
     assert len(rounds_of(tmp_path / "runs/r")) >= 3
+    assert json.loads((tmp_path / "runs/r/summary.json").read_text())["status"] == "failed"
+    assert not processes(marked_environment[MARK])
+
+
+def test_a_killed_worker_ends_the_run_with_the_reason(
+    tmp_path: Path, cache: Path, marked_environment: dict[str, str]
+) -> None:
+    words = ["run", *SMALL, "--set=rounds=1000", "--set=policy=none", "--set=run-name=r"]
+    places = [f"--set=cache-dir={cache}", f"--set=output-dir={tmp_path / 'runs'}"]
+    # Behind a proxy, as in many companies: what stays on this machine must not go through it.
+    proxy = {"http_proxy": "http://127.0.0.1:9", "no_proxy": "example.org"}
+    with subprocess.Popen(
+        [str(BIN / "fedeas"), *words, *places],
+        env=marked_environment | proxy, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        text=True,
+    ) as run:  # fmt: skip
+        wait_for(tmp_path / "runs/r/rounds.jsonl", lines=3)
+        workers = [p for p in processes(marked_environment[MARK]) if "ClientApp" in p.name()]
+        workers[0].kill()
+        _, complaint = run.communicate(timeout=90)
+    assert run.returncode == 1
+    assert "A simulation worker was killed" in complaint
     assert json.loads((tmp_path / "runs/r/summary.json").read_text())["status"] == "failed"
     assert not processes(marked_environment[MARK])
 

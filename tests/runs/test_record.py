@@ -40,8 +40,18 @@ def test_the_configuration_is_kept_whole_and_repeats_the_run(configure, keys):
     settings = configure(**keys)
     record = RunRecord(settings)
     kept = tomllib.loads((record.directory / "config.toml").read_text(encoding="utf-8"))
-    assert Settings.parse(kept) == settings
-    assert len(kept) == len(Settings.model_fields)  # defaults included
+    assert Settings.parse(kept | {"run-name": settings.run_name}) == settings
+    assert len(kept) == len(Settings.model_fields) - 1  # defaults included
+    assert "run-name" not in kept  # or it could not be run again
+
+
+def test_the_plan_resolves_what_was_left_to_it(configure):
+    settings = configure(beta="auto", num_clients="auto", policy="fedeas")
+    record = RunRecord(settings)
+    record.add_plan(Plan(14.0, (CLIENT, CLIENT, CLIENT), {}, {}), settings)
+    kept = tomllib.loads((record.directory / "config.toml").read_text(encoding="utf-8"))
+    assert kept["beta"] == 14.0
+    assert kept["num-clients"] == 3
 
 
 def test_a_run_is_running_until_it_ends(configure):
@@ -85,7 +95,7 @@ def test_clients_and_plan_are_kept(configure):
     }
     record.add_client(CLIENT)
     record.add_client(CLIENT)
-    record.add_plan(Plan(12.0, (CLIENT,), {0: 99}, {}))
+    record.add_plan(Plan(12.0, (CLIENT,), {0: 99}, {}), configure())
     record.add_manifest({"digests": {"train": "abc"}})
     assert lines(record, "preparation.jsonl") == [expected, expected]
     assert content(record, "plan.json") == {

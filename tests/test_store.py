@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from fedeas_app.data.store import DamagedError, load_or_build
 from fedeas_app.errors import UserError
+from fedeas_app.store import DamagedError, load_or_build
 
 
 def read(directory: Path) -> str:
@@ -61,7 +61,9 @@ def test_what_cannot_be_repaired_is_said(tmp_path):
 
 def test_unwritable_place_is_said(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match=r"cannot be written .*; name one that can\.$"):
+    with pytest.raises(
+        UserError, match=r"cannot be written .*; free some space there or name another one\.$"
+    ):
         load_or_build(tmp_path / "file" / "a", read, fill)
 
 
