@@ -105,7 +105,7 @@ def read_counts(path: Path) -> Counts:
     """Read a table of counts: a row a client, a column a class; a header line is allowed.
 
     Under a header, a first column called client, partition, site or id, or nothing at all, names
-    the clients and is left out.
+    the clients and is left out, where at least two classes follow.
 
     Raises
     ------
@@ -120,7 +120,8 @@ def read_counts(path: Path) -> Counts:
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UserError(f"The counts table {path} cannot be read: {error}.") from error
     if rows and not any(_is_number(cell) for cell in rows[0][1]):
-        first = 1 if rows[0][1][0].strip().lower() in _NAME_COLUMNS else 0
+        header = rows[0][1]
+        first = 1 if len(header) > 2 and header[0].strip().lower() in _NAME_COLUMNS else 0
         rows = [(line, row[first:]) for line, row in rows[1:]]
     if not rows:
         raise UserError(f"The counts table {path} holds no client; write a row of counts for each.")
