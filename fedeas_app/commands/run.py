@@ -33,11 +33,12 @@ def run(
 ) -> None:
     """Run a configuration in simulation and leave a record of it."""
     settings = _named(load_settings(config if config is not None else Path("digits"), overrides))
-    directory = make_directory(settings.output_path) / settings.run_name
+    directory = settings.output_path / settings.run_name
     with out.status(f"Reading {settings.dataset}"):
         counts = label_counts(settings)
     expected = forecast(counts, settings.policy, settings.beta)
     show(expected)
+    make_directory(settings.output_path)
     try:
         with simulation(settings) as flower, _log_kept(flower, directory):
             _check_generator_and_device(settings)

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from PIL import Image
 from real_runs import BIN, MARK, Command, processes
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 from fedeas_app import budget, data
+from fedeas_app.generators import pretrained
 from fedeas_app.settings import Settings, read_toml
 
 SMALL = ("--set=num-clients=4", "--set=rounds=2", "--set=local-epochs=1", "--set=alpha=0.3")
@@ -113,17 +114,41 @@ def test_mistakes_are_told_in_one_sentence_before_anything_starts(
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_failed_run_says_why_and_leaves_no_process(
+def test_a_missing_generator_is_told_before_the_run(
     fedeas: Command, tmp_path: Path, marked_environment: dict[str, str]
 ) -> None:
     done = fedeas("run", *SMALL, "--set=generator=./missing", "--set=run-name=r")
     assert done.returncode == 1
-    assert "The run failed: The generator" in done.stderr
-    assert "missing" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert json.loads((tmp_path / "runs/r/summary.json").read_text())["status"] == "failed"
-    assert "Traceback" not in (tmp_path / "runs/r/flower.log").read_text()
+    assert done.stderr.startswith("Error: The generator")
+    assert str(tmp_path / "missing") in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert not (tmp_path / "runs/r").exists()
     assert not processes(marked_environment[MARK])
+
+
+def test_a_failed_run_says_why_and_leaves_no_process(
+    fedeas: Command, tmp_path: Path, marked_environment: dict[str, str]
+) -> None:
+    generator = broken_generator(tmp_path)
+    done = fedeas("run", *SMALL, f"--set=generator={generator}", "--set=run-name=r")
+    assert done.returncode == 1
+    assert done.stderr.startswith("Error: The run failed: query.prepare failed: The generator")
+    assert done.stderr.count("not finite") == 1  # one reason, however many clients
+    assert "(4 clients)" in done.stderr
+    assert "Traceback" not in done.stderr
+    summary = json.loads((tmp_path / "runs/r/summary.json").read_text())
+    assert summary["status"] == "failed"
+    assert "not finite" in summary["reason"]
+    assert (tmp_path / "runs/r/flower.log").is_file()
+    assert not processes(marked_environment[MARK])
+
+
+def broken_generator(root: Path) -> Path:
+    """Make a generator whose network gives nothing but NaN."""
+    directory = pretrained.unpack("digits", root / "generator")
+    weights = directory / "unet/diffusion_pytorch_model.safetensors"
+    save_file({k: np.full_like(v, np.nan) for k, v in load_file(weights).items()}, weights)
+    return directory
 
 
 @pytest.mark.parametrize(
