@@ -1,11 +1,11 @@
 # make run      create the environment, install, run the main job
-# make test     lint, types and tests (about 10 minutes on 2 cores)
+# make test     lint, types and tests
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: run test test-long lint types unit format install table clean
+.PHONY: run test lint types unit format install table clean
 
 run: install
 	$(BIN)/fedeas run conf/digits.toml --set output-dir=runs
@@ -17,6 +17,7 @@ install: $(INSTALLED)
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "Python 3.11 or newer is needed; name it with: make PYTHON=python3.11 ..."; exit 1; }
+	@echo "Installing into $(VENV): gigabytes, so some minutes of silence"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@
@@ -29,10 +30,7 @@ types: install
 	$(BIN)/mypy
 
 unit: install
-	$(BIN)/python -m pytest -m "not long"
-
-test-long: install
-	$(BIN)/python -m pytest -m long
+	$(BIN)/python -m pytest
 
 format: install
 	$(BIN)/ruff check --fix .

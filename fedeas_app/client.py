@@ -176,5 +176,5 @@ class Client:
 
     def _generator(self) -> Generator:
         generator = open_generator(self.settings)
-        require_fit(generator, len(self.dataset.class_names), self.image_shape)
+        require_fit(generator, self.dataset.class_names, self.image_shape)
         return generator

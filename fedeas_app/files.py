@@ -55,10 +55,21 @@ def build_directory(target: Path, fill: Callable[[Path], None]) -> Path:
     try:
         with FileLock(target.parent / f".{target.name}.lock"):
             if not target.is_dir():
-                _build(target, fill)
+                create_directory(target, fill)
     except OSError as error:
         raise UserError(cannot_write(target.parent, error)) from error
     return target
+
+
+def create_directory(target: Path, fill: Callable[[Path], None]) -> Path:
+    """Make a directory that nobody else is making: it appears whole or not at all."""
+    temporary = _unused_name(target)
+    temporary.mkdir()
+    try:
+        fill(temporary)
+        return temporary.rename(target)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def cannot_write(directory: Path, error: OSError) -> str:
@@ -67,16 +78,6 @@ def cannot_write(directory: Path, error: OSError) -> str:
         f"The directory {directory} cannot be written ({error.strerror or error}); free some space "
         "there or name another one."
     )
-
-
-def _build(target: Path, fill: Callable[[Path], None]) -> None:
-    temporary = _unused_name(target)
-    temporary.mkdir()
-    try:
-        fill(temporary)
-        temporary.rename(target)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def make_directory(path: Path) -> Path:

@@ -118,7 +118,8 @@ def read_counts(path: Path) -> Counts:
                 (reader.line_num, row) for reader in [csv.reader(stream)] for row in reader if row
             ]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"The counts table {path} cannot be read: {error}.") from error
+        reason = (error.strerror if isinstance(error, OSError) else None) or error
+        raise UserError(f"The counts table {path} cannot be read: {reason}.") from error
     if rows and not any(_is_number(cell) for cell in rows[0][1]):
         header = rows[0][1]
         first = 1 if len(header) > 2 and header[0].strip().lower() in _NAME_COLUMNS else 0

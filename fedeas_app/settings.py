@@ -41,7 +41,9 @@ class Settings(BaseModel):
 
     # Data
     dataset: str = Field(
-        "digits", min_length=1, description="`digits`, a hub id, or a local path (`/`, `./`, `~`)"
+        "digits",
+        min_length=1,
+        description="`digits`, a hub id, or a local path (`/…`, `./…`, `../…`, `~/…`)",
     )
     dataset_revision: str = Field("", description="hub branch, tag or commit; empty: the newest")
     image_column: str = Field("", description="column of the images; empty: found by itself")

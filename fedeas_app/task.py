@@ -56,4 +56,4 @@ def require_generator(settings: Settings) -> None:
         return
     train = load_split(settings, "train")
     _, height, width, channels = train.images.shape
-    require_fit(open_generator(settings), len(train.class_names), (height, width, channels))
+    require_fit(open_generator(settings), train.class_names, (height, width, channels))

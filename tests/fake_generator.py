@@ -8,6 +8,7 @@ class FakeGenerator:
 
     name = "'fake'"
     num_classes = 10
+    class_names = tuple("0123456789")
     image_shape = (8, 8, 1)
 
     def __init__(self, digest="fake-digest", batch_size=7):

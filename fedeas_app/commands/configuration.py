@@ -78,9 +78,15 @@ def _find(config: Path) -> Path:
 
     A path with a directory in it never means a preset: a mistyped one must not run another job.
     """
-    preset = app_root() / "conf" / f"{config.name.removesuffix('.toml')}.toml"
-    named = config.parent == Path() and preset.is_file()
-    return preset if named and not config.is_file() else config
+    presets = {path.stem: path for path in sorted((app_root() / "conf").glob("*.toml"))}
+    if config.is_file():
+        return config
+    if config.parent == Path() and config.name.removesuffix(".toml") in presets:
+        return presets[config.name.removesuffix(".toml")]
+    raise UserError(
+        f"There is no configuration file {config} and no preset of that name; the presets are "
+        f"{', '.join(presets)}."
+    )
 
 
 def _with_absolute_paths(values: dict[str, Any]) -> dict[str, Any]:

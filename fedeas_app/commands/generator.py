@@ -31,17 +31,19 @@ def train(
 ) -> None:
     """Train a class-conditional DDPM on the training set of a dataset."""
     from fedeas_app.data import load_split
-    from fedeas_app.generators.training import Training, train
+    from fedeas_app.generators.training import Training, require_new, train
 
     settings = load_settings(config, overrides)
     training = Training(preset, steps, batch_size, settings.seed, settings.device)
+    require_new(target)
+    split = load_split(settings, "train")
     with _progress() as progress:
         bar = progress.add_task("training", total=steps, loss=float("nan"))
 
         def show(step: int, loss: float) -> None:
             progress.update(bar, completed=step, loss=loss)
 
-        train(load_split(settings, "train"), training, target, show)
+        train(split, training, target, show)
     out.print(f"The generator is in {target}; use it with --set generator={target.absolute()}.")
 
 

@@ -20,6 +20,8 @@ def keys(
         typer.echo(markdown_table())
         return
     table = Table("key", "default", "meaning", "allowed", box=None, padding=(0, 2, 0, 0))
+    for column in table.columns:
+        column.overflow = "fold"
     for row in _rows():
         table.add_row(*map(escape, row))
     out.print(table)

@@ -61,7 +61,7 @@ def show(result: Forecast) -> None:
         soft_wrap=True,
     )
     if not synthetic:
-        out.print("No synthetic image at all: training would use real images alone.")
+        out.print("No synthetic image at all: training uses real images alone.")
     out.print(_policies(result))
 
 

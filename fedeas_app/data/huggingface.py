@@ -1,5 +1,6 @@
 """Datasets in the format of the Hugging Face hub: there, or as parquet files on this machine."""
 
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -40,8 +41,9 @@ def load_hub(settings: Settings) -> dict[str, "Dataset"]:
     revision = {"revision": settings.dataset_revision} if settings.dataset_revision else {}
     try:
         # Unshuffled, so that the hub's copy and a local one give the same arrays.
-        dataset = FederatedDataset(dataset=name, partitioners={}, shuffle=False, **revision)
-        splits = {"train": dataset.load_split("train")}
+        with _retries_untold():
+            dataset = FederatedDataset(dataset=name, partitioners={}, shuffle=False, **revision)
+            splits = {"train": dataset.load_split("train")}
     except Exception as error:  # Offline, unknown, private, ambiguous: each its own exception.
         raise UserError(
             f"The dataset {name!r} cannot be loaded from the Hugging Face hub "
@@ -157,6 +159,18 @@ def _encoded(value: Mapping[str, Any] | None) -> Encoded:
     if value.get("bytes") is not None:
         return bytes(value["bytes"])
     return Path(value["path"]) if value.get("path") else None
+
+
+@contextmanager
+def _retries_untold() -> Iterator[None]:
+    """Keep the hub library from telling of each retry: the outcome becomes one sentence."""
+    hub = logging.getLogger("huggingface_hub")
+    level = hub.level
+    hub.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        hub.setLevel(level)
 
 
 @contextmanager

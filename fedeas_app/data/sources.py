@@ -171,7 +171,7 @@ def _local_path(dataset: str) -> Path:
     except RuntimeError as error:  # ~someone who does not exist
         raise UserError(f"The dataset {dataset!r} names an unknown home directory.") from error
     if not path.exists():
-        raise UserError(f"The dataset {dataset!r} does not exist ({path}); correct the path.")
+        raise UserError(f"The dataset {path} does not exist; correct the path.")
     if path.is_file() and path.suffix != ".parquet":
         raise UserError(
             f"The dataset {path} is not a parquet file; give a file named *.parquet, a folder of "

@@ -68,6 +68,16 @@ class Ddpm:
         return int(self._unet_config["num_class_embeds"])
 
     @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """The classes on the card that training writes, or None where there is none."""
+        try:
+            card = json.loads((self._directory / "card.json").read_text(encoding="utf-8"))
+            names = tuple(map(str, card["classes"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        return names if len(names) == self.num_classes else None
+
+    @property
     def image_shape(self) -> tuple[int, int, int]:
         """(height, width, channels) of the images."""
         size = self._unet_config["sample_size"]

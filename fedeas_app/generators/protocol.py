@@ -37,6 +37,11 @@ class Generator(Protocol):
         """(height, width, channels)."""
         ...
 
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """What its labels mean, in their order; None where it does not say."""
+        ...
+
     def generate(
         self,
         labels: NDArray[np.int64],
@@ -61,18 +66,25 @@ class Generator(Protocol):
         ...
 
 
-def require_fit(generator: Generator, num_classes: int, image_shape: tuple[int, int, int]) -> None:
-    """Refuse a generator made for other classes or another image size.
+def require_fit(
+    generator: Generator, class_names: tuple[str, ...], image_shape: tuple[int, int, int]
+) -> None:
+    """Refuse a generator made for other classes, another order of them, or another image size.
 
     Raises
     ------
     UserError
         Names both sides.
     """
-    if generator.num_classes != num_classes:
+    if generator.num_classes != len(class_names):
         raise UserError(
             f"The generator {generator.name} knows {generator.num_classes} classes, but the "
-            f"dataset has {num_classes}; name a generator trained on this dataset."
+            f"dataset has {len(class_names)}; name a generator trained on this dataset."
+        )
+    if generator.class_names not in (None, class_names):
+        raise UserError(
+            f"The generator {generator.name} knows the classes {_some(generator.class_names)}, but "
+            f"the dataset has {_some(class_names)}; name a generator trained on this dataset."
         )
     if generator.image_shape != image_shape:
         raise UserError(
@@ -84,3 +96,8 @@ def require_fit(generator: Generator, num_classes: int, image_shape: tuple[int, 
 def _size(shape: tuple[int, int, int]) -> str:
     height, width, channels = shape
     return f"{width}x{height} pixels and {channels} channel{'s' if channels > 1 else ''}"
+
+
+def _some(names: tuple[str, ...] | None) -> str:
+    shown = ", ".join((names or ())[:10])
+    return shown + (", ..." if names and len(names) > 10 else "")

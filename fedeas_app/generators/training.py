@@ -20,7 +20,7 @@ from fedeas_app import seeds
 from fedeas_app.data import Split
 from fedeas_app.devices import resolve_device
 from fedeas_app.errors import UserError
-from fedeas_app.files import build_directory, make_directory
+from fedeas_app.files import create_directory, make_directory
 
 OnStep = Callable[[int, float], None]
 
@@ -77,9 +77,7 @@ def train(split: Split, training: Training, target: Path, on_step: OnStep | None
     UserError
         The preset does not fit the images, or the target exists.
     """
-    if target.exists():
-        raise UserError(f"{target} exists already; name another directory or remove it.")
-    make_directory(target.parent)  # now, and not after hours of training
+    require_new(target)
     scheduler = make_noise_scheduler()
     with seeds.global_torch_seed("generator", training.seed):
         unet = make_unet(split, training.preset)
@@ -91,7 +89,14 @@ def train(split: Split, training: Training, target: Path, on_step: OnStep | None
         scheduler.save_pretrained(directory / "scheduler")
         (directory / "card.json").write_text(json.dumps(_card(split, training), indent=2) + "\n")
 
-    return build_directory(target, fill)
+    return create_directory(target, fill)
+
+
+def require_new(target: Path) -> None:
+    """Refuse a directory that exists or cannot be made: now, and not after hours of training."""
+    if target.exists():
+        raise UserError(f"{target} exists already; name another directory or remove it.")
+    make_directory(target.parent)
 
 
 def make_noise_scheduler() -> Any:

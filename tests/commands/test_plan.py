@@ -100,7 +100,7 @@ def test_the_digits_are_planned(plan, tmp_path):
         (["--beta", "lots"], "beta is 'lots'"),
         (["--set", "polcy=full"], "did you mean 'policy'"),
         (["--set", "policy"], "--set takes KEY=VALUE, not 'policy'"),
-        (["nowhere.toml"], "nowhere.toml cannot be read"),
+        (["nowhere.toml"], "There is no configuration file nowhere.toml and no preset"),
     ],
 )
 def test_a_mistake_is_one_sentence(plan, counts, arguments, words):

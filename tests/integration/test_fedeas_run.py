@@ -167,7 +167,7 @@ def test_an_interrupted_run_keeps_what_is_finished_and_leaves_no_process(
         for number in numbers:  # an impatient user presses Ctrl-C again while processes end
             run.send_signal(number)
             time.sleep(0.5)
-        _, complaint = run.communicate(timeout=60)
+        complaint = last_words(run)
     assert run.returncode == 1
     assert complaint.startswith("Error: Interrupted")
     assert len(rounds_of(tmp_path / "runs/r")) >= 3
@@ -190,11 +190,19 @@ def test_a_killed_worker_ends_the_run_with_the_reason(
         wait_for(tmp_path / "runs/r/rounds.jsonl", lines=3)
         workers = [p for p in processes(marked_environment[MARK]) if "ClientApp" in p.name()]
         workers[0].kill()
-        _, complaint = run.communicate(timeout=90)
+        complaint = last_words(run)
     assert run.returncode == 1
     assert "A simulation worker was killed" in complaint
     assert json.loads((tmp_path / "runs/r/summary.json").read_text())["status"] == "failed"
     assert not processes(marked_environment[MARK])
+
+
+def last_words(run: "subprocess.Popen[str]") -> str:
+    """Return what a command that should end by itself wrote to stderr."""
+    try:
+        return run.communicate(timeout=90)[1]
+    finally:
+        run.kill()
 
 
 def wait_for(path: Path, lines: int) -> None:
