@@ -95,7 +95,12 @@ class Settings(BaseModel):
         12.0, description="β, the strength of FedEAS; `auto` applies the paper's rule"
     )
     generator: str = Field(
-        "digits", min_length=1, description="`digits` (shipped) or a generator directory"
+        "digits",
+        min_length=1,
+        description="`digits` (shipped), a generator directory, `pool`, or an installed plug-in"
+    )
+    pool_dataset: str = Field(
+        "", description='for `generator = "pool"`: labelled images to draw from, as for `dataset`'
     )
     sampler: Literal["ddpm", "ddim", "dpm-solver++"] = Field(
         "dpm-solver++", description="how images are drawn from the DDPM"

@@ -102,4 +102,6 @@ def _is_relative_path(key: str, value: str) -> bool:
         return False
     if key == "generator":
         return "/" in value
-    return key in _PLACES or (key == "dataset" and value.startswith(("./", "../")))
+    if key in ("dataset", "pool-dataset"):  # without a dot it is a hub id
+        return value.startswith(("./", "../"))
+    return key in _PLACES

@@ -1,10 +1,12 @@
 """From the settings to a generator (named apart from the strategies' registry)."""
 
+from importlib.metadata import EntryPoint
+
 import numpy as np
 import pytest
 
 from fedeas_app.errors import UserError
-from fedeas_app.generators import open_generator, pretrained
+from fedeas_app.generators import open_generator, pretrained, registry
 from fedeas_app.generators.ddpm import Ddpm
 from fedeas_app.settings import Settings
 
@@ -67,3 +69,26 @@ def test_only_whole_directories_are_shipped_names(shipped):
 
 def _ddim(directory):
     return Ddpm(directory, name="x", sampler="ddim", steps=3, batch_size=1, device="cpu")
+
+
+class Points(list):
+    """Stands for `importlib.metadata.entry_points`."""
+
+    def __call__(self, group, name):
+        return [point for point in self if (point.group, point.name) == (group, name)]
+
+
+def test_an_installed_plug_in_is_found_by_name(configure, monkeypatch):
+    point = EntryPoint("mine", "fake_generator:FakeGenerator", "fedeas.generators")
+    monkeypatch.setattr(registry, "entry_points", Points([point]))
+    settings = configure(generator="mine")
+    generator = registry.open_generator(settings)
+    assert type(generator).__name__ == "FakeGenerator"
+    assert generator.digest == settings  # it was given the settings
+
+
+def test_a_broken_plug_in_is_a_sentence(configure, monkeypatch):
+    point = EntryPoint("mine", "no_such_module:thing", "fedeas.generators")
+    monkeypatch.setattr(registry, "entry_points", Points([point]))
+    with pytest.raises(UserError, match=r"plug-in 'mine' .* cannot be loaded"):
+        registry.open_generator(configure(generator="mine"))
