@@ -103,17 +103,37 @@ class Ddpm:
         seeds: NDArray[np.int64],
         on_batch: OnBatch | None = None,
     ) -> NDArray[np.uint8]:
-        """Make one image for each label; see :class:`fedeas_app.generators.Generator`."""
+        """Make one image for each label; see :class:`fedeas_app.generators.Generator`.
+
+        Where a batch does not fit into the device's memory, it and all later ones are halved.
+        """
         device = resolve_device(self._device)
         unet = self._load_unet().to(device)
         images = np.empty((len(labels), *self.image_shape), np.uint8)
-        for start in range(0, len(labels), self._batch_size):
-            batch = slice(start, min(start + self._batch_size, len(labels)))
-            sample = self._denoise(unet, torch.from_numpy(labels[batch]).to(device), seeds[batch])
+        start, size = 0, self._batch_size
+        while start < len(labels):
+            batch = slice(start, min(start + size, len(labels)))
+            try:
+                on_device = torch.from_numpy(labels[batch]).to(device)
+                sample = self._denoise(unet, on_device, seeds[batch])
+            except torch.OutOfMemoryError:
+                size = self._halve(batch.stop - batch.start)
+                continue
             images[batch] = self._to_pixels(sample)
             if on_batch is not None:
                 on_batch(batch, images[batch])
+            start = batch.stop
+        del unet
+        _release(device)
         return images
+
+    def _halve(self, size: int) -> int:
+        if size == 1:
+            raise UserError(
+                f"The generator {self.name} does not fit into the memory of the device even for "
+                'one image at a time; free some of it, or set device = "cpu".'
+            )
+        return size // 2
 
     def _denoise(
         self, unet: "UNet2DModel", labels: torch.Tensor, seeds: NDArray[np.int64]
@@ -226,6 +246,12 @@ class Ddpm:
                 f"sampler-steps is {self._steps}, but the generator {self.name} was trained with "
                 f"{trained} steps; use at most that."
             )
+
+
+def _release(device: torch.device) -> None:
+    """Give the memory back: the classifier is trained on the same device."""
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
 
 
 def _weights_digest(path: Path) -> str:

@@ -270,3 +270,33 @@ def test_damaged_weights(copied, ddpm, damage):
 def test_a_device_that_is_not_there(trained, ddpm):
     with pytest.raises(UserError, match="device is 'cuda:99'"):
         ddpm(trained, device="cuda:99").generate(LABELS, SEEDS)
+
+
+def short_of_memory(generator, monkeypatch, fits):
+    """Let batches of more than ``fits`` images fail as a full device does."""
+    denoise = generator._denoise
+
+    def limited(unet, labels, seeds):
+        if len(seeds) > fits:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return denoise(unet, labels, seeds)
+
+    monkeypatch.setattr(generator, "_denoise", limited)
+
+
+def test_batches_are_halved_until_they_fit(trained, ddpm, monkeypatch):
+    labels, seeds = np.arange(11) % 3, np.arange(11)
+    whole = ddpm(trained, batch_size=8).generate(labels, seeds)
+    short = ddpm(trained, batch_size=8)
+    short_of_memory(short, monkeypatch, fits=3)
+    sizes = []
+    images = short.generate(labels, seeds, lambda rows, made: sizes.append(len(made)))
+    assert sizes == [2, 2, 2, 2, 2, 1]  # 8, then 4, then 2, and 2 from then on
+    assert apart(images, whole) <= 1
+
+
+def test_a_device_too_small_for_one_image_is_a_sentence(trained, ddpm, monkeypatch):
+    short = ddpm(trained, batch_size=4)
+    short_of_memory(short, monkeypatch, fits=0)
+    with pytest.raises(UserError, match=r"does not fit into the memory .* one image at a time"):
+        short.generate(np.array([0, 1, 2]), np.arange(3))
