@@ -97,7 +97,7 @@ class Settings(BaseModel):
     generator: str = Field(
         "digits",
         min_length=1,
-        description="`digits` (shipped), a generator directory, `pool`, or an installed plug-in"
+        description="`digits` (shipped), a generator directory, `pool`, or an installed plug-in",
     )
     pool_dataset: str = Field(
         "", description='for `generator = "pool"`: labelled images to draw from, as for `dataset`'

@@ -2,7 +2,7 @@
 
 import typer
 
-from fedeas_app.commands import generator, keys, plan, run
+from fedeas_app.commands import cache, generator, keys, plan, run
 
 app = typer.Typer(
     name="fedeas",
@@ -15,3 +15,4 @@ app.command("run")(run.run)
 app.command("plan")(plan.plan)
 app.command("keys")(keys.keys)
 app.add_typer(generator.app, name="generator")
+app.add_typer(cache.app, name="cache")

@@ -4,8 +4,10 @@ A *drawer* holds the images of one generator (its digest) and one client seed. I
 within their class, so that a larger budget adds images and never replaces any. A drawer is a set of
 shards, one for each finished batch: whole files whose names carry their own checksum. A killed
 generation resumes after its last shard, and two runs that make the same shard write the same bytes.
+A small file beside the shards says whose images they are; nothing reads it but the inventory.
 """
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -17,12 +19,14 @@ from safetensors.numpy import load, save
 
 from fedeas_app import seeds
 from fedeas_app.errors import UserError
-from fedeas_app.files import cannot_write, make_directory, sha256, write_bytes
+from fedeas_app.files import cannot_write, make_directory, sha256, write_bytes, write_text
 from fedeas_app.generators.protocol import Generator
 
 Images = NDArray[np.uint8]
 Labels = NDArray[np.int64]
 OnProgress = Callable[[int], None]
+
+ABOUT = "drawer.json"
 
 
 class Drawer:
@@ -47,6 +51,7 @@ class Drawer:
         self.directory = root / "synthetic" / key[:2] / key
         self._generator = generator
         self._client_seed = client_seed
+        self._machine = machine
 
     def fetch(self, need: Labels, on_made: OnProgress | None = None) -> tuple[Images, Labels, int]:
         """Return the images asked for, making only those that are not there yet.
@@ -103,17 +108,34 @@ class Drawer:
                 yield shard
 
     def _make(self, places: list[tuple[int, int]], on_made: OnProgress | None) -> Images:
-        make_directory(self.directory)
+        self._open()
         labels = np.array([label for label, _ in places], np.int64)
         indices = np.array([index for _, index in places], np.int64)
 
         def keep(batch: slice, pixels: Images) -> None:
             self._refuse_constant(pixels)
+            if not self.directory.is_dir():  # the cache was cleared meanwhile
+                self._open()
             write_shard(self.directory, labels[batch], indices[batch], pixels)
             if on_made is not None:
                 on_made(len(pixels))
 
         return self._generator.generate(labels, self._seeds(places), keep)
+
+    def _open(self) -> None:
+        """Make the directory and say in it whose images these are, never of which labels."""
+        about = make_directory(self.directory) / ABOUT
+        if about.is_file():
+            return
+        origin = {
+            "generator": self._generator.name,
+            "digest": self._generator.digest,
+            "machine": self._machine,
+        }
+        try:
+            write_text(about, json.dumps(origin, indent=2) + "\n")
+        except OSError as error:
+            raise UserError(cannot_write(self.directory, error)) from error
 
     def _seeds(self, places: list[tuple[int, int]]) -> Labels:
         return np.array([seeds.derive("image", self._client_seed, *place) for place in places])

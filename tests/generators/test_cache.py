@@ -230,7 +230,7 @@ def test_two_processes_fill_a_drawer_at_once(tmp_path):
     images, _, made = drawer.fetch(np.array([40, 0, 41]))
     assert made == 0
     assert np.array_equal(images, one)
-    assert all(path.suffix == ".safetensors" for path in drawer.directory.iterdir())
+    assert {path.suffix for path in drawer.directory.iterdir()} == {".safetensors", ".json"}
 
 
 # --- what is refused ---

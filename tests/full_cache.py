@@ -1,0 +1,41 @@
+"""A cache with one entry of each kind, made by the code that makes them in a run."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+from fake_generator import FakeGenerator
+
+from fedeas_app import data
+from fedeas_app.generators import pretrained
+from fedeas_app.generators.cache import Drawer
+from fedeas_app.settings import Settings
+
+NEED = np.array([3, 0, 5])  # in shards of 7 images and 1
+
+
+def fill(cache: Path) -> Path:
+    """Decode, partition, unpack and generate; what is there already is left as it is."""
+    settings = Settings.parse({"dataset": "digits", "cache-dir": str(cache)})
+    train = data.load_split(settings, "train", verify=True)
+    data.partition(train.labels, 4, settings)
+    pretrained.unpack("digits", cache / "generators")
+    Drawer(cache, FakeGenerator(), 5, "cpu torch-2").fetch(NEED)
+    return cache
+
+
+def copy_of(cache: Path, target: Path) -> Path:
+    """Copy it, times included, to be damaged."""
+    return Path(shutil.copytree(cache, target, symlinks=True))
+
+
+def only(cache: Path, pattern: str) -> Path:
+    """Return the first path of a pattern such as ``partitions/*/sizes.npy``."""
+    return min(path for path in cache.glob(pattern) if not path.name.startswith("."))
+
+
+def flip(path: Path) -> None:
+    """Change the last bit of a file."""
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
