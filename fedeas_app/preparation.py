@@ -196,8 +196,28 @@ def _outlook(
 
 
 def _client_plan(reply: Message) -> ClientPlan:
-    metrics = reply.content.metric_records[messages.METRICS]
-    return ClientPlan(**{key.replace("-", "_"): value for key, value in metrics.items()})  # type: ignore[arg-type]  # checked by the keys
+    """Read a client's answer.
+
+    Raises
+    ------
+    UserError
+        It is not what this version of the app sends.
+    """
+    try:
+        return ClientPlan(
+            partition_id=int(_metric(reply, "partition-id")),
+            num_examples=int(_metric(reply, "num-examples")),
+            synthetic=int(_metric(reply, "synthetic")),
+            made=int(_metric(reply, "made")),
+            imbalance_before=float(_metric(reply, "imbalance-before")),
+            imbalance_after=float(_metric(reply, "imbalance-after")),
+            seconds=float(_metric(reply, "seconds")),
+        )
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise UserError(
+            f"A client's answer to {messages.PREPARE} cannot be used ({error!r}); run the same "
+            "version of the app on every node."
+        ) from error
 
 
 def _metric(reply: Message, key: str) -> float:

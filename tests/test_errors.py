@@ -52,7 +52,7 @@ def test_a_quiet_error_ignores_tracebacks_that_are_set():
 
 @pytest.mark.parametrize("kind", [UserError, QuietUserError])
 def test_errors_travel_between_processes(kind):
-    copy = pickle.loads(pickle.dumps(raised(kind)))  # noqa: S301
+    copy = pickle.loads(pickle.dumps(raised(kind)))  # noqa: S301  # our own bytes
     assert type(copy) is kind
     assert str(copy) == "The file cannot be read."
     assert isinstance(copy, UserError)

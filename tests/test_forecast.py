@@ -214,7 +214,7 @@ def test_any_bytes_are_a_table_or_a_sentence(scratch, data):
     try:
         assert read_counts(scratch).dtype == np.int64
     except UserError as error:
-        assert "counts.csv" in str(error)  # noqa: PT017
+        assert "counts.csv" in str(error)  # noqa: PT017  # either outcome is right
 
 
 @given(st.lists(st.lists(st.integers(0, 10**15 - 1), min_size=2, max_size=2), min_size=1))

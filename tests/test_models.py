@@ -3,7 +3,7 @@
 import pytest
 import torch
 from torch import nn
-from torch.nn import functional as F  # noqa: N812
+from torch.nn import functional as F  # noqa: N812  # as PyTorch users write it
 
 from fedeas_app.errors import UserError
 from fedeas_app.models import make_model

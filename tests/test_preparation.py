@@ -1,11 +1,13 @@
 """The plan of a federation against the budget of its pooled counts, which no server sees."""
 
+import math
+
 import numpy as np
 import pytest
 from fake_grid import FakeGrid, node_ids
-from flwr.app import Error, Message
+from flwr.app import Error, Message, MetricRecord, RecordDict
 
-from fedeas_app import budget
+from fedeas_app import budget, preparation
 from fedeas_app.client import Client, Synthesis
 from fedeas_app.data import load_split, partition
 from fedeas_app.errors import UserError
@@ -300,3 +302,16 @@ def test_the_plan_as_data_adds_up(configure, fake_generator):
     assert data["made"] == sum(client["made"] for client in data["clients"])
     assert data["beta"] == 12.0
     assert data["imbalance-after"] < data["imbalance-before"]
+
+
+@pytest.mark.parametrize("change", [{"seconds": None}, {"synthetic": [1, 2]}, {"made": math.nan}])
+def test_an_answer_of_another_version_is_a_sentence(change):
+    answer = {
+        "partition-id": 0, "num-examples": 5, "synthetic": 1, "made": 1,
+        "imbalance-before": 0.5, "imbalance-after": 0.4, "seconds": 1.0,
+    }  # fmt: skip
+    answer = {key: value for key, value in (answer | change).items() if value is not None}
+    request = Message(RecordDict(), 7, "query.prepare")
+    reply = Message(RecordDict({"metrics": MetricRecord(answer)}), reply_to=request)
+    with pytest.raises(UserError, match="run the same version of the app on every node"):
+        preparation._client_plan(reply)
