@@ -1,5 +1,6 @@
 """Files that are either whole or absent."""
 
+import errno
 import hashlib
 import os
 import shutil
@@ -7,11 +8,22 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 
 from filelock import FileLock
 
 from fedeas_app.errors import UserError
+
+_IN_THE_WAY = "remove the file that is in its place"
+_FORBIDDEN = "let this user write there"
+_ADVICE = {
+    errno.EEXIST: _IN_THE_WAY,
+    errno.ENOTDIR: _IN_THE_WAY,
+    errno.EACCES: _FORBIDDEN,
+    errno.EPERM: _FORBIDDEN,
+    errno.EROFS: _FORBIDDEN,
+}
 
 
 def write_bytes(path: Path, data: bytes) -> None:
@@ -73,10 +85,11 @@ def create_directory(target: Path, fill: Callable[[Path], None]) -> Path:
 
 
 def cannot_write(directory: Path, error: OSError) -> str:
-    """Say in one sentence that a directory cannot be written and why."""
+    """Say in one sentence that a directory cannot be written, why, and what to do."""
+    advice = _ADVICE.get(error.errno or 0, "free some space there")
     return (
-        f"The directory {directory} cannot be written ({error.strerror or error}); free some space "
-        "there or name another one."
+        f"The directory {directory} cannot be written ({error.strerror or error}); {advice} "
+        "or name another one."
     )
 
 
@@ -99,6 +112,20 @@ def file_sha256(path: Path) -> str:
     """Return the SHA-256 of a file in hexadecimal, in constant memory."""
     with open(path, "rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def file_sha256_once(path: Path) -> str:
+    """Return the same, reading a file that does not change only once a process.
+
+    A worker opens its generator anew for every client and round.
+    """
+    status = path.stat()
+    return _sha256_of_version(path, status.st_size, status.st_mtime_ns)
+
+
+@lru_cache(maxsize=256)
+def _sha256_of_version(path: Path, size: int, modified: int) -> str:
+    return file_sha256(path)
 
 
 @contextmanager

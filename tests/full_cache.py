@@ -1,12 +1,14 @@
 """A cache with one entry of each kind, made by the code that makes them in a run."""
 
+import os
 import shutil
+import time
 from pathlib import Path
 
 import numpy as np
 from fake_generator import FakeGenerator
 
-from fedeas_app import data
+from fedeas_app import data, inventory
 from fedeas_app.generators import pretrained
 from fedeas_app.generators.cache import Drawer
 from fedeas_app.settings import Settings
@@ -39,3 +41,24 @@ def flip(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
+
+
+def tree(directory):
+    """Everything below a directory, with what would betray a write."""
+    paths = [directory, *sorted(directory.rglob("*"))]
+    return [(path, path.lstat().st_mtime_ns, path.lstat().st_size) for path in paths]
+
+
+def kinds(cache):
+    return [entry.kind for entry in inventory.take(cache).entries]
+
+
+def by_kind(cache):
+    return {entry.kind: entry for entry in inventory.take(cache).entries}
+
+
+def age(directory, days):
+    """Set the times of a directory and of all in it back."""
+    then = time.time() - days * 86400
+    for path in [directory, *directory.rglob("*")]:
+        os.utime(path, (then, then))

@@ -62,7 +62,8 @@ def test_what_cannot_be_repaired_is_said(tmp_path):
 def test_unwritable_place_is_said(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(
-        UserError, match=r"cannot be written .*; free some space there or name another one\.$"
+        UserError,
+        match=r"cannot be written .*; remove the file that is in its place or name another one\.$",
     ):
         load_or_build(tmp_path / "file" / "a", read, fill)
 

@@ -82,7 +82,12 @@ def clear(
         list[Kind] | None, typer.Option(help="Only this kind; may be repeated.")
     ] = None,
     older_than: Annotated[
-        float, typer.Option(min=0, metavar="DAYS", help="Only what was written that long ago.")
+        float,
+        typer.Option(
+            min=0,
+            metavar="DAYS",
+            help="Only what was last used that long ago, or last written where no use is recorded.",
+        ),
     ] = 0.0,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
@@ -163,20 +168,24 @@ def _damaged(damages: Sequence[Damage]) -> str:
 
 
 def _table(entries: Sequence[Entry]) -> Table:
-    table = Table("kind", "key", "bytes", "last written", "what", box=None)
+    table = Table("kind", "key", "bytes", "last written", "last used", "what", box=None)
     table.columns[1].overflow = "fold"
     table.columns[2].justify = "right"
     for entry in entries:
-        written = datetime.fromtimestamp(entry.written).astimezone()
         row = (
             str(entry.kind),
             entry.short,
             f"{entry.size:,}",
-            f"{written:%Y-%m-%d %H:%M}",
-            entry.what,
+            _local(entry.written),
+            _local(entry.used) if entry.read is not None else "",
+            inventory.describe(entry),
         )
         table.add_row(*map(Text, row))
     return table
+
+
+def _local(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds).astimezone():%Y-%m-%d %H:%M}"
 
 
 def _plain(cache: Path, found: Inventory) -> dict[str, Any]:
@@ -186,11 +195,16 @@ def _plain(cache: Path, found: Inventory) -> dict[str, Any]:
             "key": entry.key,
             "path": str(entry.path),
             "bytes": entry.size,
-            "last-written": datetime.fromtimestamp(entry.written, UTC).isoformat(),
-            "what": entry.what,
+            "last-written": _utc(entry.written),
+            "last-used": _utc(entry.used) if entry.read is not None else None,
+            "what": inventory.describe(entry),
             "finished": entry.finished,
         }
         for entry in found.entries
     ]
     foreign = list(map(str, found.foreign))
     return {"cache-dir": str(cache), "bytes": found.size, "entries": entries, "foreign": foreign}
+
+
+def _utc(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()

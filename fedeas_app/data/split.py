@@ -46,6 +46,12 @@ class Split:
     class_names: tuple[str, ...]
     digest: str
 
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """(height, width, channels)."""
+        _, height, width, channels = self.images.shape
+        return height, width, channels
+
 
 def load_split(settings: Settings, split: SplitName, *, verify: bool = False) -> Split:
     """Load the training or test set, decoding it the first time.
@@ -78,7 +84,7 @@ def load_split(settings: Settings, split: SplitName, *, verify: bool = False) ->
     """
     target = settings.cache_path / "datasets" / _key(settings, split)
     whole = load_or_build(
-        target, partial(_read, verify=verify), partial(_fill, settings=settings, split=split)
+        target, partial(read_split, verify=verify), partial(_fill, settings=settings, split=split)
     )
     wanted = settings.train_samples if split == "train" else settings.test_samples
     return _subset(whole, wanted, settings.seed, split) if wanted else whole
@@ -92,6 +98,32 @@ def digest(
     state.update(np.ascontiguousarray(images).data)
     state.update(np.ascontiguousarray(labels).data)
     return state.hexdigest()
+
+
+def read_split(directory: Path, *, verify: bool) -> Split:
+    """Read a decoded split from its directory in the cache.
+
+    Parameters
+    ----------
+    directory : Path
+    verify : bool
+        Compare the pixels with their digest, which reads all of them.
+
+    Raises
+    ------
+    DamagedError
+        The directory does not hold what was decoded.
+    """
+    try:
+        meta = json.loads((directory / "meta.json").read_text(encoding="utf-8"))
+        images = np.load(directory / "images.npy", mmap_mode="r", allow_pickle=False)
+        labels = np.load(directory / "labels.npy", allow_pickle=False)
+        split = _checked(images, labels, meta)
+    except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
+        raise DamagedError(str(error)) from error
+    if verify and digest(split.images, split.labels, split.class_names) != split.digest:
+        raise DamagedError("the stored images are not those that were decoded")
+    return split
 
 
 def _key(settings: Settings, split: SplitName) -> str:
@@ -123,19 +155,6 @@ def _fill(directory: Path, *, settings: Settings, split: SplitName) -> None:
         "digest": digest(images, rows.labels, rows.class_names),
     }
     files.write_text(directory / "meta.json", json.dumps(meta, indent=2))
-
-
-def _read(directory: Path, *, verify: bool) -> Split:
-    try:
-        meta = json.loads((directory / "meta.json").read_text(encoding="utf-8"))
-        images = np.load(directory / "images.npy", mmap_mode="r", allow_pickle=False)
-        labels = np.load(directory / "labels.npy", allow_pickle=False)
-        split = _checked(images, labels, meta)
-    except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
-        raise DamagedError(str(error)) from error
-    if verify and digest(split.images, split.labels, split.class_names) != split.digest:
-        raise DamagedError("the stored images are not those that were decoded")
-    return split
 
 
 def _checked(images: NDArray[Any], labels: NDArray[Any], meta: Mapping[str, Any]) -> Split:

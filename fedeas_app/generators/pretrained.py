@@ -31,6 +31,8 @@ def names() -> list[str]:
 def pack(directory: Path, name: str, root: Path = _ROOT) -> Path:
     """Turn a generator directory into text files that an app bundle carries.
 
+    What was packed under that name before is replaced.
+
     Parameters
     ----------
     directory : Path
@@ -47,6 +49,8 @@ def pack(directory: Path, name: str, root: Path = _ROOT) -> Path:
     parts = [weights[i : i + _PART_BYTES] for i in range(0, len(weights), _PART_BYTES)]
     index = {"files": configs, "parts": len(parts), "sha256": sha256(weights)}
     (target / "index.json").write_text(json.dumps(index, indent=1) + "\n")
+    for old in target.glob("part-*.json"):  # there may have been more of them
+        old.unlink()
     for number, part in enumerate(parts):
         text = base64.b64encode(part).decode()
         (target / f"part-{number}.json").write_text(json.dumps({"base64": text}) + "\n")
@@ -64,13 +68,19 @@ def unpack(name: str, cache: Path, root: Path = _ROOT) -> Path:
     index = _read_index(root / name)
     return load_or_build(
         cache / f"{name}-{index['sha256'][:16]}",
-        _verified,
+        require_whole,
         lambda target: _fill(target, root / name, index),
     )
 
 
-def _verified(directory: Path) -> Path:
-    """Return an unpacked directory whose files are those that were unpacked."""
+def require_whole(directory: Path) -> Path:
+    """Return a directory that a generator was unpacked to, when its files are still the same.
+
+    Raises
+    ------
+    DamagedError
+        A file is missing, changed or not readable.
+    """
     try:
         sums = json.loads((directory / _SUMS).read_text(encoding="utf-8"))
         whole = _WEIGHTS in sums and all(

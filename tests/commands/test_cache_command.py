@@ -1,17 +1,20 @@
 """``fedeas cache`` as a user sees it."""
 
 import json
+import os
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import pytest
-from full_cache import copy_of, fill, flip, only
+from full_cache import age, by_kind, copy_of, fill, flip, kinds, only
 from typer.testing import CliRunner
 
 from fedeas_app import inventory
 from fedeas_app.commands import app
 from fedeas_app.commands.cache import size_text
+from fedeas_app.inventory import removing
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +73,7 @@ def test_ls_lists(command, cache):
     assert result.exit_code == 0
     for entry in inventory.take(cache).entries:
         (line,) = (line for line in result.output.splitlines() if f" {entry.short} " in line)
-        assert entry.what in line
+        assert inventory.describe(entry) in line
         assert f"{entry.size:,}" in line
     assert f"4 entries, {size_text(inventory.take(cache).size)}, in {cache}." in result.output
     assert f"left alone: {cache / 'notes [draft].txt'}." in result.output
@@ -82,6 +85,16 @@ def test_ls_json_is_json_alone(command, cache):
     assert [entry["kind"] for entry in plain["entries"]] == list(inventory.KINDS)
     assert plain["bytes"] == sum(entry["bytes"] for entry in plain["entries"])
     assert plain["foreign"] == []
+
+
+def test_ls_says_when_a_drawer_was_last_used(command, cache):
+    drawer = by_kind(cache)["synthetic"].path
+    age(cache, 3)
+    os.utime(drawer / inventory.LAST_USED, (1_900_000_000,) * 2)  # 2030-03-17 17:46:40 UTC
+    here = datetime.fromtimestamp(1_900_000_000)  # as the clock on the wall shows it
+    assert command("ls").output.count(f"{here:%Y-%m-%d %H:%M}") == 1
+    uses = [entry["last-used"] for entry in json.loads(command("ls", "--json").stdout)["entries"]]
+    assert uses == [None, None, None, "2030-03-17T17:46:40+00:00"]
 
 
 def test_ls_json_of_no_cache(command):
@@ -146,6 +159,12 @@ def test_clear_by_age(command, cache):
     assert result.exit_code == 0
     assert result.output == f"Nothing in {cache} is of that kind and age.\n"
     assert command("clear", "--older-than", "-1", "--yes").exit_code == 2
+    assert "last used" in flat(command("clear", "--help"))
+    age(cache, 3)
+    fill(cache)  # uses the drawer again
+    of = ["--kind", "synthetic", "--kind", "partitions"]
+    assert command("clear", "--older-than", "2", *of, "--yes").exit_code == 0
+    assert kinds(cache) == ["datasets", "generators", "synthetic"]
 
 
 def test_clear_leaves_and_mentions_what_is_foreign(command, cache):
@@ -159,7 +178,7 @@ def test_a_cache_that_cannot_be_written_is_a_sentence(command, cache, monkeypatc
     def refuse(*_, **__):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(inventory.tempfile, "mkdtemp", refuse)
+    monkeypatch.setattr(removing.tempfile, "mkdtemp", refuse)
     result = command("clear", "--yes")
     assert result.exit_code == 1
     assert "Error: 4 could not be removed, among them" in result.stderr

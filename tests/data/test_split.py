@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from fedeas_app.data import load_split, sources
+from fedeas_app.data import Split, load_split, sources
 from fedeas_app.errors import UserError
 from fedeas_app.settings import Settings
 
@@ -228,3 +228,8 @@ def test_changed_pixels_are_noticed_when_asked_and_decoded_anew(settings_of):
     repaired = load_split(settings, "train", verify=True)
     assert np.array_equal(repaired.images, pixels)
     assert repaired.digest == whole.digest
+
+
+def test_the_shape_of_an_image():
+    split = Split(np.zeros((5, 4, 6, 3), np.uint8), np.zeros(5, np.int64), ("a",), "digest")
+    assert split.image_shape == (4, 6, 3)

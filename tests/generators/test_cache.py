@@ -1,6 +1,8 @@
 """The drawer: nothing made twice, nothing lost, nothing replaced."""
 
 import hashlib
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fake_generator import FakeGenerator
+from safetensors.numpy import save
 
 from fedeas_app import seeds
 from fedeas_app.errors import UserError
@@ -140,6 +143,50 @@ def test_a_shard_under_another_name_is_not_believed(tmp_path, generator):
     assert shards(drawer) == [path]
 
 
+def test_a_foreign_file_is_left_alone(tmp_path, generator):
+    drawer = Drawer(tmp_path, generator, 5)
+    drawer.fetch(np.array([4]))
+    foreign = drawer.directory / "mine.safetensors"
+    foreign.write_text("keep")
+    (drawer.directory / f"{'0' * 32}.safetensors").mkdir()
+    assert drawer.fetch(np.array([5]))[2] == 1
+    assert foreign.read_text() == "keep"
+
+
+def test_a_shard_that_cannot_be_read_now_is_not_removed(tmp_path, generator, monkeypatch):
+    drawer = Drawer(tmp_path, generator, 5)
+    images, _, _ = drawer.fetch(np.array([6]))
+    before = shards(drawer)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", lambda _: (_ for _ in ()).throw(OSError(24, "Too many")))
+        again, _, made = drawer.fetch(np.array([6]))
+    assert made == 6
+    assert np.array_equal(again, images)
+    assert shards(drawer) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "array"),
+    [("labels", np.zeros((4, 1), np.int64)), ("labels", np.zeros(4)), ("labels", np.int64(3)),
+     ("indices", np.zeros(3, np.int64)), ("images", np.zeros((4, *SHAPE))),
+     ("images", np.zeros((3, *SHAPE), np.uint8)), ("images", np.uint8(0))],
+)  # fmt: skip
+def test_arrays_of_another_kind_are_not_believed(tmp_path, generator, name, array):
+    drawer = Drawer(tmp_path, generator, 5)
+    arrays = {
+        "labels": np.zeros(4, np.int64),
+        "indices": np.arange(4),
+        "images": np.ones((4, *SHAPE), np.uint8),
+    }
+    data = save(arrays | {name: np.asarray(array)})
+    drawer.directory.mkdir(parents=True)
+    name = hashlib.sha256(data).hexdigest()[:32]
+    (drawer.directory / f"{name}.safetensors").write_bytes(data)
+    images, _, made = drawer.fetch(np.array([4]))
+    assert made == 4
+    assert np.array_equal(images, Drawer(tmp_path / "other", generator, 5).fetch(np.array([4]))[0])
+
+
 def test_a_foreign_file_under_its_right_name_is_not_believed(tmp_path, generator):
     drawer = Drawer(tmp_path, generator, 5)
     drawer.directory.mkdir(parents=True)
@@ -188,6 +235,66 @@ def test_a_killed_generation_resumes_after_its_last_batch(tmp_path, generator):
     assert np.array_equal(images, whole)
 
 
+SCRIPT = """
+import os
+import sys
+import time
+from pathlib import Path
+import numpy as np
+from fake_generator import FakeGenerator
+from fedeas_app.generators.cache import Drawer
+
+
+def hang(*_):
+    print("busy", flush=True)
+    time.sleep(600)
+
+
+class Slow(FakeGenerator):
+    "Hangs in its third batch: before it is kept, or while it is written."
+
+    def generate(self, labels, seeds, on_batch=None):
+        def slowly(batch, images):
+            if batch.start == 2 * self.batch_size:
+                hang() if sys.argv[2] == "drawn" else setattr(os, "fsync", hang)
+            on_batch(batch, images)
+
+        return super().generate(labels, seeds, slowly)
+
+
+Drawer(Path(sys.argv[1]), Slow(batch_size=3), 5).fetch(np.array([4, 0, 5]))
+"""
+
+
+def python(code, *arguments):
+    helpers = Path(__file__).parents[1]
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *arguments],
+        cwd=helpers,
+        env={"PYTHONPATH": f"{helpers}:{helpers.parent}"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("moment", ["drawn", "written"])
+def test_a_process_killed_in_a_batch_loses_that_batch_alone(tmp_path, moment):
+    process = python(SCRIPT, tmp_path / "cache", moment)
+    assert process.stdout.readline() == "busy\n"
+    process.kill()
+    process.communicate()
+    generator, need = FakeGenerator(batch_size=3), np.array([4, 0, 5])
+    images, labels, made = Drawer(tmp_path / "cache", generator, 5).fetch(need)
+    assert made == 3
+    ((asked, streams),) = generator.asked
+    assert asked.tolist() == [2, 2, 2]
+    assert streams.tolist() == [seeds.derive("image", 5, 2, index) for index in (2, 3, 4)]
+    whole = Drawer(tmp_path / "other", FakeGenerator(), 5).fetch(need)
+    assert np.array_equal(images, whole[0])
+    assert np.array_equal(labels, whole[1])
+
+
 FILLER = """
 import sys
 from pathlib import Path
@@ -204,18 +311,8 @@ np.save(sys.argv[2], images)
 
 
 def test_two_processes_fill_a_drawer_at_once(tmp_path):
-    cache, helpers = tmp_path / "cache", Path(__file__).parents[1]
-    fillers = [
-        subprocess.Popen(
-            [sys.executable, "-c", FILLER, cache, tmp_path / f"{number}.npy"],
-            cwd=helpers,
-            env={"PYTHONPATH": f"{helpers}:{helpers.parent}"},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for number in range(2)
-    ]
+    cache = tmp_path / "cache"
+    fillers = [python(FILLER, cache, tmp_path / f"{number}.npy") for number in range(2)]
     for filler in fillers:
         assert filler.stdout.readline() == "ready\n"
     for filler in fillers:
@@ -230,7 +327,7 @@ def test_two_processes_fill_a_drawer_at_once(tmp_path):
     images, _, made = drawer.fetch(np.array([40, 0, 41]))
     assert made == 0
     assert np.array_equal(images, one)
-    assert {path.suffix for path in drawer.directory.iterdir()} == {".safetensors", ".json"}
+    assert {path.suffix for path in drawer.directory.iterdir()} == {".safetensors", ".json", ""}
 
 
 # --- what is refused ---
@@ -252,6 +349,25 @@ def test_images_of_a_single_colour_never_enter(tmp_path):
     with pytest.raises(UserError) as caught:
         drawer.fetch(np.array([6]))
     assert "'fake' made 2 images of a single colour in a batch of 6" in str(caught.value)
+    assert shards(drawer) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [(lambda images: images / 255, "made float64 of shape (2, 8, 8, 1)"),
+     (lambda images: images[:1], "made uint8 of shape (1, 8, 8, 1)"),
+     (lambda images: images[..., 0], "made uint8 of shape (2, 8, 8)")],
+)  # fmt: skip
+def test_what_is_no_image_never_enters(tmp_path, change, told):
+    class Odd(FakeGenerator):
+        def generate(self, labels, seeds, on_batch=None):
+            images = super().generate(labels, seeds)
+            on_batch(slice(0, 2), change(images))
+
+    drawer = Drawer(tmp_path, Odd(), 5)
+    with pytest.raises(UserError) as caught:
+        drawer.fetch(np.array([2]))
+    assert f"'fake' {told} where uint8 of shape (2, 8, 8, 1) was wanted" in str(caught.value)
     assert shards(drawer) == []
 
 
@@ -281,6 +397,81 @@ def test_a_full_disk_is_a_sentence(tmp_path, generator, monkeypatch):
     assert list(drawer.directory.iterdir()) == []
 
 
+def test_a_disk_that_is_full_in_the_middle_keeps_what_was_written(tmp_path, generator, monkeypatch):
+    drawer, need = Drawer(tmp_path, generator, 5), np.array([9])
+    real, kept = os.replace, []
+
+    def fill_up(source, target):
+        if len(kept) == 3:  # what it says about itself, and two batches of four
+            raise OSError(28, "No space left on device")
+        kept.append(target)
+        real(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("fedeas_app.files.os.replace", fill_up)
+        with pytest.raises(
+            UserError, match=r"\(No space left on device\); free some space there or"
+        ):
+            drawer.fetch(need)
+    assert len(shards(drawer)) == 2
+    assert not list(drawer.directory.glob(".*"))
+    images, _, made = drawer.fetch(need)
+    assert made == 1
+    assert np.array_equal(images, Drawer(tmp_path / "other", generator, 5).fetch(need)[0])
+
+
+def test_a_drawer_that_vanishes_while_it_is_written_is_made_again(tmp_path, generator, monkeypatch):
+    drawer, need = Drawer(tmp_path, generator, 5), np.array([9])
+    real, renamed = os.replace, []
+
+    def vanish(source, target):
+        renamed.append(target)
+        if len(renamed) == 3:
+            shutil.rmtree(drawer.directory)
+        real(source, target)
+
+    monkeypatch.setattr("fedeas_app.files.os.replace", vanish)
+    images, _, made = drawer.fetch(need)
+    assert made == 9
+    assert np.array_equal(images, Drawer(tmp_path / "other", generator, 5).fetch(need)[0])
+    assert drawer.fetch(need)[2] == 4  # the first batch went with the drawer
+
+
+def test_a_drawer_that_vanishes_again_and_again_is_a_sentence(tmp_path, generator, monkeypatch):
+    drawer = Drawer(tmp_path, generator, 5)
+
+    def vanished(*_):
+        raise FileNotFoundError(2, "No such file or directory")
+
+    monkeypatch.setattr("fedeas_app.files.os.replace", vanished)
+    with pytest.raises(UserError, match="vanishes whenever it is made; end what removes it"):
+        drawer.fetch(np.array([1]))
+
+
+def test_a_file_in_a_drawers_place_is_a_sentence(tmp_path, generator):
+    drawer = Drawer(tmp_path, generator, 5)
+    drawer.directory.parent.mkdir(parents=True)
+    drawer.directory.write_text("keep")
+    with pytest.raises(
+        UserError, match=r"\(File exists\); remove the file that is in its place or"
+    ):
+        drawer.fetch(np.array([1]))
+    assert drawer.directory.read_text() == "keep"
+    assert generator.asked == []
+
+
+def test_a_drawer_may_be_a_link(tmp_path, generator):
+    drawer, elsewhere = Drawer(tmp_path, generator, 5), tmp_path / "elsewhere"
+    drawer.directory.parent.mkdir(parents=True)
+    drawer.directory.symlink_to(elsewhere)
+    with pytest.raises(UserError, match="File exists"):  # it leads nowhere
+        drawer.fetch(np.array([4]))
+    elsewhere.mkdir()
+    assert drawer.fetch(np.array([4]))[2] == 4
+    assert drawer.fetch(np.array([4]))[2] == 0
+    assert len(list(elsewhere.glob("*.safetensors"))) == 1
+
+
 def test_a_finished_drawer_is_read_where_nothing_can_be_written(tmp_path, generator, monkeypatch):
     drawer = Drawer(tmp_path, generator, 5)
     drawer.fetch(np.array([3]))
@@ -288,8 +479,12 @@ def test_a_finished_drawer_is_read_where_nothing_can_be_written(tmp_path, genera
     def refuse(*_):
         raise AssertionError("nothing is to be written")
 
-    monkeypatch.setattr("fedeas_app.generators.cache.make_directory", refuse)
+    def read_only(*_, **__):
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr("fedeas_app.generators.cache.Path.mkdir", refuse)
     monkeypatch.setattr("fedeas_app.generators.cache.write_bytes", refuse)
+    monkeypatch.setattr("fedeas_app.generators.eviction.Path.touch", read_only)
     assert drawer.fetch(np.array([3]))[2] == 0
 
 

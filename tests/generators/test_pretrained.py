@@ -60,6 +60,19 @@ def test_unpacking_again_changes_nothing(packed, tmp_path):
     assert (target / WEIGHTS).stat().st_mtime_ns == before
 
 
+def test_packing_fewer_parts_leaves_no_old_ones(packed, copied, tmp_path):
+    weights = load_file(copied / WEIGHTS)
+    del weights["ballast"]
+    save_file(weights, copied / WEIGHTS)
+    pretrained.pack(copied, "mini", packed)
+    assert sorted(path.name for path in (packed / "mini").iterdir()) == [
+        "index.json",
+        "part-0.json",
+    ]
+    target = pretrained.unpack("mini", tmp_path / "cache", packed)
+    assert load_file(target / WEIGHTS).keys() == weights.keys()
+
+
 def test_other_weights_are_unpacked_beside(packed, copied, tmp_path):
     one = pretrained.unpack("mini", tmp_path / "cache", packed)
     weights = load_file(copied / WEIGHTS)

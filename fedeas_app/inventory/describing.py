@@ -1,0 +1,69 @@
+"""What an entry of the cache is, for a person."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedeas_app.inventory.listing import Entry, Kind
+
+
+def describe(entry: Entry) -> str:
+    """Say in a few words what an entry is, as far as it can be read."""
+    if not entry.finished:
+        return "unfinished, or left by an interrupted process"
+    try:
+        return _DESCRIBE[entry.kind](entry.path)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError):
+        return "not readable"
+
+
+def read_json(path: Path) -> Any:
+    """Read a small file beside what it describes."""
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def shard_shape(path: Path) -> tuple[int, ...] | None:
+    """Return the shape of a shard's images from its header alone; None when it has none."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, "numpy") as shard:
+            return tuple(shard.get_slice("images").get_shape())
+    except (OSError, SafetensorError):
+        return None
+
+
+def _describe_dataset(path: Path) -> str:
+    meta = read_json(path / "meta.json")
+    count, height, width, _ = meta["shape"]
+    return f"{meta['dataset']} {meta['split']}: {count:,} images of {height}x{width}"
+
+
+def _describe_partition(path: Path) -> str:
+    sizes = np.load(path / "sizes.npy", allow_pickle=False)
+    return f"{sizes.sum():,} images for {len(sizes):,} clients"
+
+
+def _describe_generator(path: Path) -> str:
+    return f"unpacked generator {path.name.rpartition('-')[0]!r}"
+
+
+def _describe_drawer(path: Path) -> str:
+    shapes = (shard_shape(shard) for shard in path.glob("*.safetensors"))
+    images = f"{sum(shape[0] for shape in shapes if shape):,} images"
+    try:
+        about = read_json(path / "drawer.json")
+        return f"{images} by {about['generator']}, {about['machine'] or 'any machine'}"
+    except (OSError, ValueError, KeyError, TypeError):  # older than the file that says it
+        return f"{images} by a generator not recorded"
+
+
+_DESCRIBE: dict[Kind, Callable[[Path], str]] = {
+    Kind.DATASETS: _describe_dataset,
+    Kind.PARTITIONS: _describe_partition,
+    Kind.GENERATORS: _describe_generator,
+    Kind.SYNTHETIC: _describe_drawer,
+}
