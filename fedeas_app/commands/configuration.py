@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from fedeas_app.errors import UserError
+from fedeas_app.generators.hub import is_hub_id
 from fedeas_app.settings import Settings, read_toml
 
 DEFAULT_CLIENTS = 10
@@ -101,7 +102,7 @@ def _is_relative_path(key: str, value: str) -> bool:
     if not value or value.startswith(("/", "~")):
         return False
     if key == "generator":
-        return "/" in value
+        return "/" in value and not is_hub_id(value)
     if key in ("dataset", "pool-dataset"):  # without a dot it is a hub id
         return value.startswith(("./", "../"))
     return key in _PLACES

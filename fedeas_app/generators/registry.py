@@ -4,7 +4,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 from fedeas_app.errors import UserError
-from fedeas_app.generators import pretrained
+from fedeas_app.generators import hub
 from fedeas_app.generators.protocol import Generator
 from fedeas_app.settings import Settings
 
@@ -16,13 +16,31 @@ PLUGINS = "fedeas.generators"
 def open_generator(settings: Settings) -> Generator:
     """Open the generator that the settings name, without loading its weights yet.
 
-    A shipped generator, ``pool``, an installed plug-in, or else a directory.
+    A shipped generator, ``pool``, an installed plug-in, a hub id, or else a directory: one of
+    ours, or a diffusers pipeline.
 
     Raises
     ------
     UserError
         There is no such generator, or it is not what it should be.
     """
+    generator = _named(settings)
+    if generator is None and hub.is_hub_id(settings.generator):
+        return _directory(hub.fetch(settings), settings)
+    if settings.generator_revision:
+        raise UserError(
+            f"generator-revision is set, but the generator {settings.generator!r} does not come "
+            "from the hub; leave it empty, or name a hub id (owner/name)."
+        )
+    if generator is None:
+        return _directory(Path(settings.generator).expanduser(), settings)
+    return generator
+
+
+def _named(settings: Settings) -> Generator | None:
+    """Return the generator of a name of its own."""
+    from fedeas_app.generators import pretrained  # it loads torch, and the command line must not
+
     name = settings.generator
     if name in pretrained.names():
         return _ddpm(pretrained.unpack(name, settings.cache_path / "generators"), settings)
@@ -30,21 +48,47 @@ def open_generator(settings: Settings) -> Generator:
         from fedeas_app.generators.pool import Pool
 
         return Pool(settings)
-    plugin = _plugin(name, settings)
-    return plugin if plugin is not None else _ddpm(Path(name).expanduser(), settings)
+    return _plugin(name, settings)
+
+
+def _directory(directory: Path, settings: Settings) -> Generator:
+    if (directory / "model_index.json").exists():
+        from fedeas_app.generators.pipelines import Pipeline
+
+        return Pipeline(directory, settings)
+    if directory.is_dir() and not (directory / "unet").exists():
+        raise UserError(
+            f"The generator {settings.generator!r} is a directory without model_index.json (a "
+            "diffusers pipeline) and without unet/ (made by `fedeas generator train`); name one "
+            "of these."
+        )
+    return _ddpm(directory, settings)
 
 
 def _ddpm(directory: Path, settings: Settings) -> Generator:
     from fedeas_app.generators.ddpm import Ddpm
 
+    _refuse_keys_of_pipelines(settings)
     return Ddpm(
         directory,
         name=repr(settings.generator),
         sampler=settings.sampler,
         steps=settings.sampler_steps,
+        guidance=settings.guidance_scale,
+        precision=settings.generation_precision,
         batch_size=settings.generation_batch_size,
         device=settings.device,
     )
+
+
+def _refuse_keys_of_pipelines(settings: Settings) -> None:
+    """Tell a user who takes one of our generators for a pretrained pipeline."""
+    if settings.generator_classes or settings.sampler == "own":
+        key = "generator-classes" if settings.generator_classes else 'sampler = "own"'
+        raise UserError(
+            f"{key} is for pretrained pipelines, but the generator {settings.generator!r} is none; "
+            "leave it out."
+        )
 
 
 def _plugin(name: str, settings: Settings) -> Generator | None:

@@ -101,7 +101,10 @@ def test_every_preset_can_be_run_by_name(name):
         ("dataset", "./images"),
         ("dataset", "../images"),
         ("generator", "./gen"),
-        ("generator", "trained/gen"),
+        ("generator", "../gen"),
+        ("generator", "./trained/gen"),
+        ("generator", "trained/gen/"),
+        ("generator", "all/trained/gen"),
     ],
 )
 def test_relative_paths_are_taken_from_here(tmp_path, key, value):
@@ -120,10 +123,18 @@ def test_relative_paths_are_taken_from_here(tmp_path, key, value):
         ("dataset", "~/images"),
         ("generator", "digits"),
         ("generator", "~/gen"),
+        ("generator", "/some/gen"),
+        ("generator", "facebook/DiT-XL-2-256"),
     ],
 )
 def test_names_and_absolute_paths_are_left_alone(key, value):
     assert load_settings(None, [f"{key}={value}"]).to_flat()[key] == value
+
+
+def test_a_generator_that_is_here_is_no_hub_id(tmp_path):
+    assert load_settings(None, ["generator=trained/gen"]).generator == "trained/gen"
+    Path("trained/gen").mkdir(parents=True)
+    assert load_settings(None, ["generator=trained/gen"]).generator == str(tmp_path / "trained/gen")
 
 
 def test_a_wrong_value_is_told():

@@ -92,3 +92,24 @@ def test_a_broken_plug_in_is_a_sentence(configure, monkeypatch):
     monkeypatch.setattr(registry, "entry_points", Points([point]))
     with pytest.raises(UserError, match=r"plug-in 'mine' .* cannot be loaded"):
         registry.open_generator(configure(generator="mine"))
+
+
+def test_a_revision_is_for_the_hub_alone(trained, settings_for):
+    for name in ("pool", str(trained)):
+        keys = {"generator_revision": "a" * 40, "pool_dataset": "digits"}
+        with pytest.raises(UserError, match="generator-revision is set, but the generator"):
+            open_generator(settings_for(name, **keys))
+
+
+def test_a_directory_of_something_else_is_told(tmp_path, settings_for):
+    with pytest.raises(UserError, match=r"without model_index\.json .* and without unet/"):
+        open_generator(settings_for(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("key", "keys"),
+    [("generator-classes", {"generator_classes": "a,b,c"}), ("sampler", {"sampler": "own"})],
+)
+def test_keys_of_pretrained_pipelines_are_refused_elsewhere(trained, settings_for, key, keys):
+    with pytest.raises(UserError, match=f"^{key} .*is for pretrained pipelines"):
+        open_generator(settings_for(trained, **keys))
