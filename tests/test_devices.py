@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fedeas_app.devices import repeatable, resolve_device
+from fedeas_app.devices import compile_for, on_device, release, repeatable, resolve_device
 from fedeas_app.errors import UserError
 
 
@@ -85,3 +85,96 @@ def test_repeatable_restores_after_an_error():
     with pytest.raises(RuntimeError), repeatable(before[0] + 2):
         raise RuntimeError
     assert (torch.get_num_threads(), flags()) == before
+
+
+# --- what CUDA likes: only the decisions, on any machine ---
+
+CPU, CUDA = torch.device("cpu"), torch.device("cuda")
+
+
+class Fake(torch.nn.Module):
+    """A network of so many weights that keeps what it was moved to."""
+
+    def __init__(self, size=0):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.empty(size, device="meta"))
+        self.moves = []
+
+    def to(self, *args, **kwargs):
+        self.moves += [*args, *kwargs.values()]
+        return self
+
+
+@pytest.mark.parametrize(
+    ("device", "layout"), [(CPU, torch.preserve_format), (CUDA, torch.channels_last)]
+)
+def test_a_network_moves_to_the_device_in_the_order_it_likes(device, layout):
+    network = Fake()
+    assert on_device(network, device) is network
+    assert network.moves == [device, layout]
+
+
+def test_on_a_cpu_a_network_stays_as_it_is():
+    network = torch.nn.Conv2d(3, 4, 3)
+    before = network.weight.clone()
+    assert on_device(network, CPU) is network
+    assert torch.equal(network.weight, before)
+    assert network.weight.is_contiguous()
+
+
+@pytest.fixture
+def compiles(monkeypatch):
+    """Make this a machine that can compile, and mark what it compiled."""
+    monkeypatch.setattr("fedeas_app.devices.find_spec", lambda name: object())
+    monkeypatch.setenv("CC", "cc")
+    monkeypatch.setattr(torch, "compile", lambda network: ("compiled", network))
+
+
+def test_a_large_network_is_compiled_for_cuda(compiles):
+    network = Fake(5_000_000)
+    assert compile_for(CUDA, network) == ("compiled", network)
+
+
+@pytest.mark.parametrize(("device", "size"), [(CPU, 5_000_000), (CUDA, 4_999_999)])
+def test_where_compiling_does_not_pay_it_is_left_out(compiles, device, size):
+    network = Fake(size)
+    assert compile_for(device, network) is network
+
+
+@pytest.mark.parametrize("missing", ["compiler", "triton"])
+def test_where_compiling_is_not_possible_it_is_left_out(compiles, monkeypatch, missing):
+    if missing == "triton":
+        monkeypatch.setattr("fedeas_app.devices.find_spec", lambda name: None)
+    else:
+        monkeypatch.delenv("CC")
+        monkeypatch.setattr("fedeas_app.devices.shutil.which", lambda name: None)
+    network = Fake(5_000_000)
+    assert compile_for(CUDA, network) is network
+
+
+def test_memory_is_given_back_to_cuda_alone(monkeypatch):
+    calls = []
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: calls.append("empty_cache"))
+    release(CPU)
+    assert calls == []
+    release(CUDA)
+    assert calls == ["empty_cache"]
+
+
+def test_compiled_code_holds_no_weights_and_serves_the_next_network():
+    """What lets a device be released without forgetting what was compiled."""
+    import gc
+    import weakref
+
+    from torch._dynamo.utils import counters
+
+    def run():
+        network = torch.nn.Linear(2, 2)
+        torch.compile(network, backend="eager")(torch.ones(1, 2))
+        return weakref.ref(network)
+
+    first, graphs = run(), counters["stats"]["unique_graphs"]
+    second = run()
+    gc.collect()
+    assert (first(), second()) == (None, None)
+    assert counters["stats"]["unique_graphs"] == graphs > 0

@@ -1,6 +1,7 @@
 """``fedeas plan``: what a run would generate, without generating or training."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -34,7 +35,7 @@ def plan(
     if as_json:
         typer.echo(json.dumps(result.to_dict(), indent=2))
     else:
-        show(result)
+        show(result, poor_clients(settings) if counts is None else [])
 
 
 def label_counts(settings: Settings) -> Counts:
@@ -43,14 +44,23 @@ def label_counts(settings: Settings) -> Counts:
 
     train = data.load_split(settings, "train")
     parts = data.partition(train.labels, int(settings.num_clients), settings)
-    return data.counts(train.labels, parts, len(train.class_names))
+    return data.observed_counts(train.labels, parts, len(train.class_names), settings)
 
 
-def show(result: Forecast) -> None:
-    """Print the plan: a row a client (the first ones), then the totals."""
+def poor_clients(settings: Settings) -> list[str]:
+    """Return in words which clients have wrong labels or few images, if any."""
+    from fedeas_app.data.scenarios import describe_in_words
+
+    return describe_in_words(int(settings.num_clients), settings)
+
+
+def show(result: Forecast, remarks: Sequence[str] = ()) -> None:
+    """Print the plan: a row a client (the first ones), then remarks on clients and the totals."""
     out.print(_clients(result))
     if len(result.counts) > _SHOWN:
         out.print(f"... and {len(result.counts) - _SHOWN:,} more clients (all with --json)")
+    for remark in remarks:
+        out.print(remark, soft_wrap=True)
     real, synthetic = int(result.counts.sum()), result.synthetic
     share = synthetic / (real + synthetic) if synthetic else 0.0
     beta = "" if result.policy in ("none", "full") else f", β = {result.beta:g}"

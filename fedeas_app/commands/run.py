@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from fedeas_app.commands.configuration import ConfigArgument, SetOption, load_settings
 from fedeas_app.commands.console import one_sentence, out
 from fedeas_app.commands.launcher import Simulation, simulation
-from fedeas_app.commands.plan import label_counts, show
+from fedeas_app.commands.plan import label_counts, poor_clients, show
 from fedeas_app.errors import UserError
 from fedeas_app.files import make_directory, write_text
 from fedeas_app.forecast import Forecast, forecast
@@ -37,7 +37,7 @@ def run(
     with out.status(f"Reading {settings.dataset}"):
         counts = label_counts(settings)
     expected = forecast(counts, settings.policy, settings.beta)
-    show(expected)
+    show(expected, poor_clients(settings))
     make_directory(settings.output_path)
     try:
         with simulation(settings) as flower, _log_kept(flower, directory):

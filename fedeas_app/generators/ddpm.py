@@ -1,12 +1,13 @@
-"""Sampling from a class-conditional DDPM in diffusers' layout.
+"""A trained class-conditional DDPM in diffusers' layout, as a generator.
 
-Ho et al., "Denoising Diffusion Probabilistic Models", arXiv 2006.11239. The network and the
-schedulers are diffusers'; the loop is ours, because diffusers has no pipeline for a UNet with class
-embeddings and because every image here has a seed of its own.
+The network and the schedulers are diffusers'. What they do not say, the card that training writes
+does: the class names, the null label, and how many pixels a side were folded into channels.
 """
 
 import json
-from functools import cached_property, lru_cache
+from collections.abc import Iterator
+from dataclasses import asdict
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,89 +15,116 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedeas_app.devices import resolve_device
+from fedeas_app.devices import compile_for, on_device, release, resolve_device
 from fedeas_app.errors import UserError
-from fedeas_app.files import file_sha256, sha256
+from fedeas_app.files import file_sha256_once, sha256
+from fedeas_app.generators.batches import find_size, in_batches, rows_of, too_small
+from fedeas_app.generators.card import FILE as CARD_FILE
+from fedeas_app.generators.card import Card, CardError, read_card
 from fedeas_app.generators.protocol import OnBatch
+from fedeas_app.generators.sampling import (
+    DEFAULT_STEPS,
+    NotFiniteError,
+    Recipe,
+    TooManyStepsError,
+    denoise,
+    make_sampler,
+    network_shape,
+    to_pixels,
+)
+from fedeas_app.generators.trainer import resolve_precision
 
 if TYPE_CHECKING:
-    from diffusers import SchedulerMixin, UNet2DModel
+    from diffusers import UNet2DModel
 
-DEFAULT_STEPS = {"ddpm": 1000, "ddim": 50, "dpm-solver++": 20}
 _WEIGHTS = "unet/diffusion_pytorch_model.safetensors"
 
 
 class Ddpm:
-    """A generator directory, a sampler and a device.
+    """A generator directory, a way to sample and a device.
 
     Parameters
     ----------
     directory : Path
-        Holds ``unet/`` and ``scheduler/`` as diffusers saves them, weights in safetensors.
+        Holds ``unet/`` and ``scheduler/`` as diffusers saves them, weights in safetensors, and the
+        card where there is one.
     name : str
         For messages.
     sampler : {"ddpm", "ddim", "dpm-solver++"}
     steps : int
         Denoising steps; 0 takes the sampler's default.
+    guidance : float
+        Scale of the classifier-free guidance; 0 and 1 use none.
+    precision : {"auto", "float32", "bfloat16", "float16"}
+        Of the network; ``auto`` is bfloat16 where a CUDA device has it, else float32.
     batch_size : int
-        Images made at a time.
+        Images made at a time; 0 finds it by itself.
     device : str
         As in the settings.
 
     Raises
     ------
     UserError
-        The directory is missing or is no class-conditional DDPM.
+        The directory is missing or is no class-conditional DDPM, or cannot be sampled so.
     """
 
     def __init__(
-        self, directory: Path, *, name: str, sampler: str, steps: int, batch_size: int, device: str
+        self,
+        directory: Path,
+        *,
+        name: str,
+        sampler: str,
+        steps: int,
+        guidance: float = 1.0,
+        precision: str = "auto",
+        batch_size: int = 0,
+        device: str = "auto",
     ) -> None:
         self.name = name
-        self._directory = directory
-        self._sampler = sampler
-        self._steps = steps or DEFAULT_STEPS[sampler]
+        self.directory = directory
+        self._precision = precision
         self._batch_size = batch_size
         self._device = device
         self._unet_config = self._read_config("unet/config.json")
-        self._scheduler_config = self._read_config("scheduler/scheduler_config.json")
-        self._check()
+        self.scheduler_config = self._read_config("scheduler/scheduler_config.json")
+        self._check_network()
+        self.card = self._read_card()
+        scale = guidance or 1.0
+        null_label = self.card.null_label if scale != 1 else None  # unused, so not in the digest
+        self.recipe = Recipe(sampler, steps or DEFAULT_STEPS[sampler], scale, null_label)
+        self._check_recipe()
 
     @property
     def num_classes(self) -> int:
-        """Number of labels the network was trained on."""
-        return int(self._unet_config["num_class_embeds"])
+        """Number of classes the network was trained on; the null label is none."""
+        return self._labels - (self.card.null_label is not None)
 
     @property
     def class_names(self) -> tuple[str, ...] | None:
         """The classes on the card that training writes, or None where there is none."""
-        try:
-            card = json.loads((self._directory / "card.json").read_text(encoding="utf-8"))
-            names = tuple(map(str, card["classes"]))
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
+        names = self.card.classes
         return names if len(names) == self.num_classes else None
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
         """(height, width, channels) of the images."""
-        size = self._unet_config["sample_size"]
-        height, width = (size, size) if isinstance(size, int) else size
-        return int(height), int(width), int(self._unet_config["out_channels"])
+        channels, height, width = network_shape(self._unet_config)
+        unshuffle = self.card.unshuffle
+        return height * unshuffle, width * unshuffle, channels // unshuffle**2
 
     @cached_property
     def digest(self) -> str:
-        """Hash of the weights, both configurations, the sampler, its steps and the precision."""
+        """Hash of the weights, the configurations, the recipe and the precision."""
         parts = {
-            "weights": _weights_digest(self._directory / _WEIGHTS),
+            "weights": file_sha256_once(self.directory / _WEIGHTS),
             "unet": self._unet_config,
-            "scheduler": self._scheduler_config,
-            "sampler": [self._sampler, self._steps],
-            "precision": "float32",
+            "scheduler": self.scheduler_config,
+            "unshuffle": self.card.unshuffle,
+            "recipe": asdict(self.recipe),
+            "precision": resolve_precision(self._precision, resolve_device(self._device)),
         }
         return sha256(json.dumps(parts, sort_keys=True).encode())
 
-    @torch.inference_mode()
     def generate(
         self,
         labels: NDArray[np.int64],
@@ -107,97 +135,81 @@ class Ddpm:
 
         Where a batch does not fit into the device's memory, it and all later ones are halved.
         """
-        device = resolve_device(self._device)
-        unet = self._load_unet().to(device)
         images = np.empty((len(labels), *self.image_shape), np.uint8)
-        start, size = 0, self._batch_size
-        while start < len(labels):
-            batch = slice(start, min(start + size, len(labels)))
-            try:
-                on_device = torch.from_numpy(labels[batch]).to(device)
-                sample = self._denoise(unet, on_device, seeds[batch])
-            except torch.OutOfMemoryError:
-                size = self._halve(batch.stop - batch.start)
-                continue
-            images[batch] = self._to_pixels(sample)
-            if on_batch is not None:
-                on_batch(batch, images[batch])
-            start = batch.stop
-        del unet
-        _release(device)
+        if not len(labels):
+            return images
+        device = resolve_device(self._device)
+        try:
+            for batch, sample in self._draw(labels, seeds, device):
+                images[batch] = to_pixels(sample, self.card.unshuffle)
+                if on_batch is not None:
+                    on_batch(batch, images[batch])
+        except torch.OutOfMemoryError as error:  # the network alone: batches are halved
+            raise too_small(self.name) from error
+        finally:
+            release(device)
         return images
 
-    def _halve(self, size: int) -> int:
-        if size == 1:
-            raise UserError(
-                f"The generator {self.name} does not fit into the memory of the device even for "
-                'one image at a time; free some of it, or set device = "cpu".'
-            )
-        return size // 2
+    def _draw(
+        self, labels: NDArray[np.int64], seeds: NDArray[np.int64], device: torch.device
+    ) -> Iterator[tuple[slice, torch.Tensor]]:
+        """Yield every batch; the network is on the device while this runs, and no longer."""
+        network = on_device(self._load_unet(getattr(torch, self._dtype(device))), device)
+        first_size = self._batch_size or find_size(device, partial(self._try, network, device))
+        network = compile_for(device, network)
+
+        def make(batch: slice, size: int) -> torch.Tensor:
+            rows = rows_of(batch, size, len(labels), device)
+            wanted = torch.from_numpy(labels[rows]).to(device)
+            return self._denoise(network, wanted, seeds[rows])[: batch.stop - batch.start]
+
+        yield from in_batches(make, len(labels), first_size, self.name)
 
     def _denoise(
         self, unet: "UNet2DModel", labels: torch.Tensor, seeds: NDArray[np.int64]
     ) -> torch.Tensor:
         """Walk one batch from noise to images in [-1, 1], shape (n, channels, height, width)."""
-        from diffusers.utils.torch_utils import randn_tensor
-
-        # One stream per image, consulted at every step: an image does not depend on its neighbours.
-        streams = [torch.Generator().manual_seed(int(seed)) for seed in seeds]
-        scheduler = self._make_scheduler()
-        height, width, channels = self.image_shape
-        shape = (len(streams), channels, height, width)
-        sample = randn_tensor(shape, generator=streams, device=labels.device)
-        sample = sample * scheduler.init_noise_sigma
-        finite = torch.ones((), dtype=torch.bool, device=labels.device)
-        for step in scheduler.timesteps:
-            noisy = scheduler.scale_model_input(sample, step)
-            noise = unet(noisy, step, class_labels=labels).sample
-            # Looked at in every step: a scheduler that clips makes a black pixel of infinity.
-            finite &= torch.isfinite(noise).all()
-            sample = scheduler.step(noise, step, sample, generator=streams).prev_sample
-        self._require(finite & torch.isfinite(sample).all())
-        result: torch.Tensor = sample
-        return result
-
-    def _require(self, finite: torch.Tensor) -> None:
-        if not bool(finite):
+        try:
+            return denoise(
+                unet,
+                self.scheduler_config,
+                self.recipe,
+                labels,
+                seeds,
+                shape=network_shape(self._unet_config),
+            )
+        except NotFiniteError as error:
             raise UserError(
-                f"The generator {self.name} gave values that are not finite ({self._sampler}, "
-                f"{self._steps} steps, float32); use another sampler, more steps or another "
-                "generator."
-            )
+                f"The generator {self.name} gave values that are not finite at step {error.step} "
+                f"({self.recipe.sampler}, {self.recipe.steps} steps, "
+                f"{self._dtype(labels.device)}); use another sampler, more steps, "
+                'generation-precision = "float32" or another generator.'
+            ) from error
 
-    def _to_pixels(self, sample: torch.Tensor) -> NDArray[np.uint8]:
-        pixels = ((sample.clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8)
-        return pixels.permute(0, 2, 3, 1).cpu().numpy()
+    @torch.inference_mode()
+    def _try(self, unet: "UNet2DModel", device: torch.device, count: int) -> None:
+        """Run the network once on so many images, twice as many where guidance needs that."""
+        count *= 1 + (self.recipe.guidance != 1)
+        noisy = torch.zeros((count, *network_shape(self._unet_config)), device=device)
+        labels = torch.zeros(count, dtype=torch.int64, device=device)
+        unet(noisy.to(unet.dtype), 0, class_labels=labels)
 
-    def _make_scheduler(self) -> "SchedulerMixin":
-        import diffusers
+    @property
+    def _labels(self) -> int:
+        return int(self._unet_config["num_class_embeds"])
 
-        if self._sampler == "dpm-solver++":
-            scheduler = diffusers.DPMSolverMultistepScheduler.from_config(
-                self._scheduler_config, **_dpm_solver_options(self._scheduler_config)
-            )
-        else:
-            kinds = {"ddpm": diffusers.DDPMScheduler, "ddim": diffusers.DDIMScheduler}
-            scheduler = kinds[self._sampler].from_config(self._scheduler_config)
-        scheduler.set_timesteps(self._steps)
-        if len(set(scheduler.timesteps.tolist())) < self._steps:  # the solver would divide by 0
-            raise UserError(
-                f"sampler-steps is {self._steps}, which is more than {self._sampler} can tell "
-                f"apart with the generator {self.name}; use fewer, or 0 for "
-                f"{DEFAULT_STEPS[self._sampler]}."
-            )
-        return scheduler
+    def _dtype(self, device: torch.device) -> str:
+        return resolve_precision(self._precision, device)
 
-    def _load_unet(self) -> "UNet2DModel":
+    def _load_unet(self, dtype: torch.dtype) -> "UNet2DModel":
         from diffusers import UNet2DModel
 
         try:
             unet, report = UNet2DModel.from_pretrained(
-                self._directory / "unet",
+                self.directory / "unet",
                 use_safetensors=True,
                 local_files_only=True,
+                torch_dtype=dtype,
                 output_loading_info=True,
             )
             if report["missing_keys"]:  # diffusers would leave them without a value
@@ -205,12 +217,12 @@ class Ddpm:
         except (OSError, ValueError, RuntimeError) as error:
             raise UserError(
                 f"The weights of the generator {self.name} cannot be loaded from "
-                f"{self._directory}: {str(error).splitlines()[0]}"
+                f"{self.directory}: {str(error).splitlines()[0]}"
             ) from error
         return unet.eval()
 
     def _read_config(self, file: str) -> dict[str, Any]:
-        path = self._directory / file
+        path = self.directory / file
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
@@ -222,56 +234,62 @@ class Ddpm:
             raise UserError(f"The generator {self.name} has no JSON object in {path}.")
         return content
 
-    def _check(self) -> None:
+    def _read_card(self) -> Card:
+        labels, (channels, _, _) = self._labels, network_shape(self._unet_config)
+        try:
+            return read_card(self.directory, labels, channels)
+        except CardError as error:
+            raise UserError(
+                f"The generator {self.name} has a card that cannot be used "
+                f"({self.directory / CARD_FILE}: {error}); make the generator again."
+            ) from error
+
+    def _check_network(self) -> None:
         classes = self._unet_config.get("num_class_embeds")
         if not isinstance(classes, int) or classes < 1:
             raise UserError(
                 f"The generator {self.name} is not class-conditional (num_class_embeds is "
-                f"{classes!r} in {self._directory}); train one with `fedeas generator train`."
+                f"{classes!r} in {self.directory}); train one with `fedeas generator train`."
             )
         try:
-            _ = self.image_shape
+            network_shape(self._unet_config)
         except (KeyError, TypeError, ValueError):
             raise UserError(
                 f"The generator {self.name} does not say what images it makes (sample_size and "
-                f"out_channels in {self._directory / 'unet/config.json'})."
+                f"out_channels in {self.directory / 'unet/config.json'})."
             ) from None
-        if not (self._directory / _WEIGHTS).is_file():
+        if not (self.directory / _WEIGHTS).is_file():
             raise UserError(
-                f"The generator {self.name} has no weights at {self._directory / _WEIGHTS}."
+                f"The generator {self.name} has no weights at {self.directory / _WEIGHTS}."
             )
-        trained = self._scheduler_config.get("num_train_timesteps", 1000)
-        if self._steps > trained:
+
+    def _check_recipe(self) -> None:
+        recipe = self.recipe
+        trained = self.scheduler_config.get("num_train_timesteps", 1000)
+        if recipe.steps > trained:
             raise UserError(
-                f"sampler-steps is {self._steps}, but the generator {self.name} was trained with "
+                f"sampler-steps is {recipe.steps}, but the generator {self.name} was trained with "
                 f"{trained} steps; use at most that."
             )
+        if recipe.guidance != 1 and recipe.null_label is None:
+            raise UserError(
+                f"guidance-scale is {recipe.guidance:g}, but the generator {self.name} was trained "
+                "without label dropout and cannot be guided; set it to 0, or train one with "
+                "--label-dropout."
+            )
+        self._check_sampler(recipe)
 
-
-def _release(device: torch.device) -> None:
-    """Give the memory back: the classifier is trained on the same device."""
-    if device.type == "cuda":
-        torch.cuda.empty_cache()
-
-
-def _weights_digest(path: Path) -> str:
-    status = path.stat()
-    return _digest_of_version(path, status.st_size, status.st_mtime_ns)
-
-
-@lru_cache(maxsize=8)
-def _digest_of_version(path: Path, size: int, modified: int) -> str:
-    """Hash a file once a process: a worker opens its generator anew for every client and round."""
-    return file_sha256(path)
-
-
-def _dpm_solver_options(config: dict[str, Any]) -> dict[str, Any]:
-    """Return what makes DPM-Solver++ right for pixels and for a cosine schedule.
-
-    The cosine schedule's log signal-to-noise ratio runs to minus infinity at the last step; without
-    the clip the first step of the solver is garbage and the images are quietly unrecognisable.
-    """
-    options: dict[str, Any] = {"algorithm_type": "dpmsolver++", "thresholding": True}
-    if config.get("beta_schedule") == "squaredcos_cap_v2":
-        options["lambda_min_clipped"] = -5.1
-    return options
+    def _check_sampler(self, recipe: Recipe) -> None:
+        try:
+            make_sampler(self.scheduler_config, recipe)
+        except TooManyStepsError as error:
+            raise UserError(
+                f"sampler-steps is {recipe.steps}, which is more than {recipe.sampler} can tell "
+                f"apart with the generator {self.name}; use fewer, or 0 for "
+                f"{DEFAULT_STEPS[recipe.sampler]}."
+            ) from error
+        except (NotImplementedError, ValueError, TypeError) as error:
+            raise UserError(
+                f"The generator {self.name} has a scheduler that {recipe.sampler} cannot be made "
+                f"of ({str(error).splitlines()[0]}); use another sampler or generator."
+            ) from error

@@ -144,8 +144,7 @@ def train_reference(train: Split, settings: Settings) -> Classifier:
         }
     )
     device = resolve_device(settings.device)
-    height, width, channels = train.images.shape[1:]
-    model = make_model(own, (height, width, channels), len(train.class_names)).to(device)
+    model = make_model(own, train.image_shape, len(train.class_names)).to(device)
     examples = Examples.from_arrays(train.images, train.labels).to(device)
     train_sgd(model, examples, own, seeds.torch_rng("judging", own.seed))
     return model.eval()

@@ -65,8 +65,7 @@ class Pool:
     @property
     def image_shape(self) -> tuple[int, int, int]:
         """(height, width, channels) of the pool's images."""
-        _, height, width, channels = self._split.images.shape
-        return height, width, channels
+        return self._split.image_shape
 
     def generate(
         self,

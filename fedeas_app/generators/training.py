@@ -1,60 +1,79 @@
-"""Training a class-conditional DDPM on a labelled image set.
+"""Training a generator from the first step, or a checkpoint, to a directory.
 
-Ho et al., "Denoising Diffusion Probabilistic Models", arXiv 2006.11239, Algorithm 1: a random
-step t, noise ε, and the network learns ε from the noisy image, t and the label.
+While it trains, everything lies beside the target in ``TARGET.training``: the last checkpoint, a
+picture of what the network draws by now, and the loss. The target appears whole or not at all.
 """
 
 import json
+import math
 import platform
+import shutil
+import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
-from torch.nn import functional
+from filelock import FileLock, Timeout
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
 
-from fedeas_app import seeds
 from fedeas_app.data import Split
-from fedeas_app.devices import resolve_device
 from fedeas_app.errors import UserError
-from fedeas_app.files import create_directory, make_directory
+from fedeas_app.files import cannot_write, create_directory, make_directory, write_bytes, write_text
+from fedeas_app.generators.grid import write_grid
+from fedeas_app.generators.sampling import (
+    DEFAULT_STEPS,
+    NotFiniteError,
+    Recipe,
+    denoise,
+    network_shape,
+    to_pixels,
+)
+from fedeas_app.generators.trainer import Trainer, Training, learning_rate, resolve_precision
 
-OnStep = Callable[[int, float], None]
-
-
-@dataclass(frozen=True)
-class Preset:
-    """The shape of a network: how much it costs and what it can draw."""
-
-    block_out_channels: tuple[int, ...]
-    layers_per_block: int
-    attention_levels: tuple[int, ...]
-    norm_num_groups: int
-    learning_rate: float
-
-
-PRESETS = {
-    "tiny": Preset((32, 64), 1, (1,), 8, 2e-3),  # 8x8 pixels, CPU minutes
-    "small": Preset((32, 64, 128), 2, (2,), 8, 1e-3),  # 28x28 pixels, a CPU hour
-    "cifar": Preset((128, 256, 256, 256), 2, (1,), 32, 2e-4),  # the network of the DDPM paper
-}
+_STATE = "state.safetensors"
+_SHOWN_CLASSES, _SHOWN_EACH = 10, 8
+_REPORT_EVERY = 10  # steps: reading the loss makes a GPU wait
 
 
 @dataclass(frozen=True)
-class Training:
-    """How long and how to train."""
+class Cadence:
+    """How often to look up from work; it never changes the result.
 
-    preset: str = "tiny"
-    steps: int = 3000
-    batch_size: int = 128
-    seed: int = 0
-    device: str = "auto"
+    Attributes
+    ----------
+    checkpoint : int
+        Steps between two checkpoints.
+    samples : int
+        Steps between two pictures of what the network draws.
+    """
+
+    checkpoint: int = 500
+    samples: int = 1000
 
 
-def train(split: Split, training: Training, target: Path, on_step: OnStep | None = None) -> Path:
+class Observer(Protocol):
+    """Is told how training goes."""
+
+    def __call__(self, step: int, loss: float, images_per_second: float) -> None:
+        """Hear of the steps done, the mean loss of the last few, and how fast they were."""
+
+
+def train(
+    split: Split,
+    training: Training,
+    target: Path,
+    *,
+    cadence: Cadence = Cadence(),
+    observe: Observer | None = None,
+    resumed: Callable[[int], None] | None = None,
+) -> Path:
     """Train a generator and save it in diffusers' layout with a card.
 
     Parameters
@@ -63,9 +82,14 @@ def train(split: Split, training: Training, target: Path, on_step: OnStep | None
         The images to learn; never the test set.
     training : Training
     target : Path
-        A directory that does not exist yet.
-    on_step : callable, optional
-        Called with the number of finished steps and the loss.
+        A directory that does not exist yet. An interrupted training of the same target, data and
+        options is continued.
+    cadence : Cadence, optional
+    observe : callable, optional
+        Called every few steps, by the first process alone where several share the training; the
+        loss is then that of its share.
+    resumed : callable, optional
+        Called with the number of steps that a checkpoint already holds.
 
     Returns
     -------
@@ -75,21 +99,21 @@ def train(split: Split, training: Training, target: Path, on_step: OnStep | None
     Raises
     ------
     UserError
-        The preset does not fit the images, or the target exists.
+        The preset does not fit the images, the target exists, another process is making it, or the
+        checkpoint there is of another training.
     """
     require_new(target)
-    scheduler = make_noise_scheduler()
-    with seeds.global_torch_seed("generator", training.seed):
-        unet = make_unet(split, training.preset)
-    average = _fit(unet, scheduler, split, training, on_step)
-    average.copy_to(unet.parameters())
-
-    def fill(directory: Path) -> None:
-        unet.save_pretrained(directory / "unet", safe_serialization=True)
-        scheduler.save_pretrained(directory / "scheduler")
-        (directory / "card.json").write_text(json.dumps(_card(split, training), indent=2) + "\n")
-
-    return create_directory(target, fill)
+    trainer = Trainer(split, training)
+    with _workshop(target, trainer.is_main) as place:
+        checkpoint = Checkpoint(place, split, training)
+        checkpoint.restore(trainer)
+        if trainer.step and trainer.is_main and resumed is not None:
+            resumed(trainer.step)
+        _work(trainer, checkpoint, cadence, observe if trainer.is_main and observe else _silent)
+        if trainer.is_main:
+            _finish(trainer, split, place, target)
+    trainer.leave()
+    return target
 
 
 def require_new(target: Path) -> None:
@@ -99,98 +123,203 @@ def require_new(target: Path) -> None:
     make_directory(target.parent)
 
 
-def make_noise_scheduler() -> Any:
-    """Return the forward process: 1,000 steps, cosine schedule (Nichol and Dhariwal 2102.09672)."""
-    from diffusers import DDPMScheduler
-
-    return DDPMScheduler(num_train_timesteps=1000, beta_schedule="squaredcos_cap_v2")
+def workshop_of(target: Path) -> Path:
+    """Return the directory that holds an unfinished training."""
+    return target.with_name(f"{target.name}.training")
 
 
-def make_unet(split: Split, preset: str) -> Any:
-    """Return an untrained UNet with one class embedding for each class of the dataset."""
-    from diffusers import UNet2DModel
+class Checkpoint:
+    """The file that an interrupted training continues from, and of which training it is."""
 
-    _, height, width, channels = split.images.shape
-    if preset not in PRESETS:
-        raise UserError(f"preset is {preset!r}; {', '.join(PRESETS)} are allowed.")
-    shape = PRESETS[preset]
-    levels = len(shape.block_out_channels)
-    if height % 2 ** (levels - 1) or width % 2 ** (levels - 1):
+    def __init__(self, place: Path, split: Split, training: Training) -> None:
+        self.path = place / _STATE
+        # The device may change from one start to the next: it does not decide what is learnt.
+        own = asdict(training) | {"device": "any", "data": split.digest}
+        self._identity = json.dumps(own, sort_keys=True)
+
+    def save(self, trainer: Trainer) -> None:
+        """Write the trainer's state, whole or not at all."""
+        arrays, rest = trainer.state()
+        data = save(arrays, {"training": self._identity, "rest": rest})
+        try:
+            write_bytes(self.path, data)
+        except OSError as error:
+            raise UserError(cannot_write(self.path.parent, error)) from error
+
+    def restore(self, trainer: Trainer) -> None:
+        """Bring a new trainer to where the checkpoint is, where there is one."""
+        if not self.path.exists():
+            return
+        try:
+            with safe_open(self.path, "pt") as stored:
+                about = stored.metadata() or {}
+                self._require_own(about.get("training"))
+                arrays = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 - no mapping
+                trainer.restore(arrays, about["rest"])
+        except (OSError, SafetensorError, KeyError, ValueError, RuntimeError) as error:
+            raise UserError(
+                f"The checkpoint {self.path} is damaged ({_first_line(error)}); remove "
+                f"{self.path.parent} to begin anew."
+            ) from error
+
+    def _require_own(self, identity: str | None) -> None:
+        if identity == self._identity:
+            return
         raise UserError(
-            f"The preset {preset!r} halves images {levels - 1} times, which {width}x{height} "
-            f"pixels do not allow; set image-size to a multiple of {2 ** (levels - 1)} or use "
-            f"another preset ({', '.join(PRESETS)})."
+            f"{self.path.parent} holds an unfinished training with other options or data; repeat "
+            "its command to continue it, name another target, or remove that directory."
         )
-    attends = [level in shape.attention_levels for level in range(levels)]
-    return UNet2DModel(
-        sample_size=(height, width),
-        in_channels=channels,
-        out_channels=channels,
-        block_out_channels=shape.block_out_channels,
-        layers_per_block=shape.layers_per_block,
-        down_block_types=tuple("AttnDownBlock2D" if a else "DownBlock2D" for a in attends),
-        up_block_types=tuple("AttnUpBlock2D" if a else "UpBlock2D" for a in reversed(attends)),
-        norm_num_groups=shape.norm_num_groups,
-        attention_head_dim=shape.block_out_channels[0],
-        num_class_embeds=len(split.class_names),
+
+
+@contextmanager
+def _workshop(target: Path, is_main: bool) -> Iterator[Path]:
+    """Yield the directory of an unfinished training; one training at a time may have it."""
+    place = workshop_of(target)
+    make_directory(place)
+    if not is_main:
+        yield place
+        return
+    try:
+        with FileLock(place / ".lock", timeout=0):
+            yield place
+    except Timeout:
+        raise UserError(
+            f"Another process is training {target} at this moment; wait for it, or name another "
+            "target."
+        ) from None
+    if target.exists():
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _work(trainer: Trainer, checkpoint: Checkpoint, cadence: Cadence, observe: Observer) -> None:
+    """Take the remaining steps, looking up from work at the agreed times."""
+    steps, begin, done = trainer.training.steps, time.perf_counter(), 0
+    losses: list[torch.Tensor] = []
+    while trainer.step < steps:
+        losses.append(_advance(trainer))
+        done += 1
+        last = trainer.step == steps
+        if last or trainer.step % _REPORT_EVERY == 0:
+            loss = _mean(losses, trainer.step)
+            losses.clear()
+            speed = done * trainer.images_per_step / (time.perf_counter() - begin)
+            observe(trainer.step, loss, speed)
+        if trainer.is_main and (last or trainer.step % cadence.samples == 0):
+            _picture(trainer, checkpoint.path.parent)
+        # The last one too: should the target not be writable, nothing is lost.
+        if trainer.is_main and (last or trainer.step % cadence.checkpoint == 0):
+            checkpoint.save(trainer)
+
+
+def _advance(trainer: Trainer) -> torch.Tensor:
+    try:
+        return trainer.advance()
+    except torch.OutOfMemoryError as error:
+        raise UserError(
+            f"A step of {trainer.images_per_step} images does not fit into the memory of the "
+            "device; use a smaller --batch-size, a smaller --preset, or more --processes."
+        ) from error
+
+
+def _mean(losses: list[torch.Tensor], step: int) -> float:
+    loss = float(torch.stack(losses).mean())
+    if not math.isfinite(loss):
+        raise _diverged(step)
+    return loss
+
+
+def _diverged(step: int) -> UserError:
+    return UserError(
+        f"The training diverged before step {step:,}: its loss is not finite; use a smaller "
+        "--learning-rate, or --precision float32. The same options would continue from the last "
+        "checkpoint."
     )
 
 
-def _fit(
-    unet: Any, scheduler: Any, split: Split, training: Training, on_step: OnStep | None
-) -> Any:
-    """Train the network in place and return the exponential mean of its weights."""
-    from accelerate import Accelerator
-    from diffusers.optimization import get_cosine_schedule_with_warmup
-    from diffusers.training_utils import EMAModel
-
-    device = resolve_device(training.device)
-    accelerator = Accelerator(cpu=device.type == "cpu")
-    optimizer = torch.optim.AdamW(unet.parameters(), lr=PRESETS[training.preset].learning_rate)
-    rate = get_cosine_schedule_with_warmup(optimizer, training.steps // 50, training.steps)
-    unet, optimizer = accelerator.prepare(unet, optimizer)
-    average = EMAModel(unet.parameters(), decay=0.999, use_ema_warmup=True, power=0.75)
-    noise_stream = seeds.torch_rng("generator-noise", training.seed)
-    for step, (images, labels) in enumerate(_batches(split, training), start=1):
-        noise = torch.randn(images.shape, generator=noise_stream)
-        times = torch.randint(
-            scheduler.config.num_train_timesteps, (len(images),), generator=noise_stream
-        )
-        noisy = scheduler.add_noise(images, noise, times)
-        where = accelerator.device
-        guess = unet(noisy.to(where), times.to(where), class_labels=labels.to(where)).sample
-        loss = functional.mse_loss(guess, noise.to(where))
-        optimizer.zero_grad()
-        accelerator.backward(loss)
-        accelerator.clip_grad_norm_(unet.parameters(), 1.0)
-        optimizer.step()
-        rate.step()
-        average.step(unet.parameters())
-        if on_step is not None:
-            on_step(step, loss.item())
-    return average
+def _silent(step: int, loss: float, images_per_second: float) -> None:
+    pass
 
 
-def _batches(split: Split, training: Training) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Yield random batches, images scaled to [-1, 1], for the given number of steps."""
-    rng = seeds.numpy_rng("generator-batches", training.seed)
-    size = min(training.batch_size, len(split.labels))
-    for _ in range(training.steps):
-        chosen = np.sort(rng.choice(len(split.labels), size, replace=False))
-        pixels = torch.from_numpy(np.ascontiguousarray(split.images[chosen]))
-        yield pixels.permute(0, 3, 1, 2) / 127.5 - 1, torch.from_numpy(split.labels[chosen])
+@torch.inference_mode()
+def _picture(trainer: Trainer, place: Path) -> None:
+    """Write what the averaged network draws by now: some images of the first classes."""
+    split, unshuffle = trainer.split, trainer.training.unshuffle
+    labels = np.repeat(np.arange(min(len(split.class_names), _SHOWN_CLASSES)), _SHOWN_EACH)
+    try:
+        sample = _draw(trainer, labels)
+    except NotFiniteError as error:
+        raise _diverged(trainer.step) from error
+    directory = make_directory(place / "samples")
+    path = directory / f"step-{trainer.step:07}.png"
+    try:
+        write_grid(to_pixels(sample, unshuffle), labels, path, _SHOWN_EACH)
+    except OSError as error:
+        raise UserError(cannot_write(directory, error)) from error
 
 
-def _card(split: Split, training: Training) -> dict[str, Any]:
+def _draw(trainer: Trainer, labels: NDArray[np.int64]) -> torch.Tensor:
+    unet = trainer.averaged().to(trainer.device)
+    return denoise(
+        unet,
+        trainer.scheduler.config,
+        Recipe("dpm-solver++", DEFAULT_STEPS["dpm-solver++"]),
+        torch.from_numpy(labels).to(trainer.device),
+        np.arange(len(labels)),
+        shape=network_shape(unet.config),
+    )
+
+
+def _finish(trainer: Trainer, split: Split, place: Path, target: Path) -> None:
+    """Put the averaged network, its card and the pictures where the user wants them."""
+
+    def fill(directory: Path) -> None:
+        trainer.averaged().save_pretrained(directory / "unet", safe_serialization=True)
+        trainer.scheduler.save_pretrained(directory / "scheduler")
+        if (place / "samples").is_dir():
+            shutil.copytree(place / "samples", directory / "samples")
+        write_text(directory / "card.json", json.dumps(_card(trainer, split), indent=2) + "\n")
+
+    try:
+        create_directory(target, fill)
+    except (OSError, SafetensorError) as error:
+        raise UserError(_cannot_save(target.parent, error)) from error
+
+
+def _cannot_save(directory: Path, error: OSError | SafetensorError) -> str:
+    """Say why; safetensors has an error of its own for a full disk."""
+    if isinstance(error, OSError):
+        return cannot_write(directory, error)
+    return (
+        f"The generator cannot be saved in {directory} ({_first_line(error)}); free some space "
+        "there and repeat the command: the last checkpoint is whole."
+    )
+
+
+def _card(trainer: Trainer, split: Split) -> dict[str, Any]:
+    """Say what the directory holds; what it needs beside diffusers' own files to draw is here."""
+    training = trainer.training
     return {
         "kind": "class-conditional DDPM",
         "classes": list(split.class_names),
-        "image-shape": list(split.images.shape[1:]),
+        "null-label": len(split.class_names) if training.label_dropout > 0 else None,
+        "image-shape": list(split.image_shape),
+        "pixel-unshuffle": training.unshuffle,
         "normalisation": "pixels / 127.5 - 1",
         "data-digest": split.digest,
-        "training": asdict(training),
+        "images-seen": training.steps * trainer.images_per_step,
+        "parameters": sum(parameter.numel() for parameter in trainer.unet.parameters()),
+        "training": asdict(training)
+        | {
+            "device": trainer.device.type,
+            "learning_rate": learning_rate(training),
+            "precision": resolve_precision(training.precision, trainer.device),
+        },
         "versions": {
             "python": platform.python_version(),
             **{name: version(name) for name in ("torch", "diffusers", "accelerate")},
         },
     }
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -8,16 +8,19 @@ import numpy as np
 import pytest
 
 from fedeas_app.data import Split
-from fedeas_app.generators import training
+from fedeas_app.generators import network
 from fedeas_app.generators.ddpm import Ddpm
+from fedeas_app.generators.trainer import Training
+from fedeas_app.generators.training import train
+
+MICRO = network.Preset((8, 16), 1, (1,), 4, 2e-3)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _micro_preset():
     """Add a preset that takes milliseconds where `tiny` takes seconds."""
     with pytest.MonkeyPatch.context() as patch:
-        micro = training.Preset((8, 16), 1, (1,), 4, 2e-3)
-        patch.setitem(training.PRESETS, "micro", micro)
+        patch.setitem(network.PRESETS, "micro", MICRO)
         yield
 
 
@@ -35,7 +38,7 @@ def make_split():
 def trained(_micro_preset, make_split, tmp_path_factory):
     """The directory of a generator of three classes of 8x8 grey images; not to be changed."""
     target = tmp_path_factory.mktemp("trained") / "generator"
-    return training.train(make_split(), training.Training("micro", 50, 6, 0, "cpu"), target)
+    return train(make_split(), Training("micro", 50, 6, 0, "cpu"), target)
 
 
 @pytest.fixture

@@ -6,6 +6,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from fedeas_app.errors import UserError
+from fedeas_app.generators.trainer import Training
+from fedeas_app.generators.training import train
 
 SAMPLERS = [("ddpm", 5), ("ddim", 3), ("dpm-solver++", 3)]
 LABELS = np.array([0, 1, 2, 2, 1, 0, 1])
@@ -106,13 +108,130 @@ def test_minus_one_to_one_becomes_0_to_255(trained, ddpm, monkeypatch, level, pi
 def test_what_it_says_of_itself(trained, ddpm):
     generator = ddpm(trained)
     assert generator.name == "'mine'"
-    assert generator.num_classes == 3
+    assert generator.num_classes == 3  # the null label is none
+    assert generator.class_names == ("class 0", "class 1", "class 2")
     assert generator.image_shape == (8, 8, 1)
+
+
+def test_without_a_card_it_has_no_names(copied, ddpm):
+    (copied / "card.json").unlink()
+    assert ddpm(copied).class_names is None
 
 
 def test_one_number_is_a_square(copied, ddpm, edit):
     edit(copied / UNET, sample_size=16)
     assert ddpm(copied).image_shape == (16, 16, 1)
+
+
+def test_a_batch_size_of_zero_is_found(trained, ddpm):
+    generator, seen = ddpm(trained, batch_size=0), []
+    generator.generate(LABELS, SEEDS, lambda *batch: seen.append(batch))
+    assert [batch for batch, _ in seen] == [slice(0, 7)]  # a CPU's 128
+
+
+def test_the_network_is_tried_without_a_trace(trained, ddpm):
+    generator = ddpm(trained, guidance=2.0)
+    unet = generator._load_unet(torch.float32)
+    counts = []
+    unet.register_forward_pre_hook(lambda _, args: counts.append(len(args[0])))
+    generator._try(unet, torch.device("cpu"), 3)
+    ddpm(trained)._try(unet, torch.device("cpu"), 3)
+    assert counts == [6, 3]  # guidance runs twice as many
+
+
+# --- folded pixels ---
+
+
+@pytest.fixture(scope="module")
+def folded(_micro_preset, make_split, tmp_path_factory):
+    training = Training("micro", 50, 6, 0, "cpu", unshuffle=2)
+    split = make_split(shape=(8, 12, 3))
+    return train(split, training, tmp_path_factory.mktemp("folded") / "generator")
+
+
+def test_a_network_of_folded_pixels_makes_whole_images(folded, ddpm):
+    generator = ddpm(folded)
+    assert generator.image_shape == (8, 12, 3)
+    images = generator.generate(LABELS, SEEDS)
+    assert images.shape == (7, 8, 12, 3)
+    assert len({image.tobytes() for image in images}) == 7
+    # Neighbours come from different channels: were they put together wrongly, columns of one
+    # parity would not follow from the card's blocks.
+    network = generator._load_unet(torch.float32)
+    walk = generator._denoise(network, torch.from_numpy(LABELS[:4]), SEEDS[:4]).numpy()
+    pixels = ((walk.clip(-1, 1) + 1) * 127.5).round().astype(np.uint8)
+    for row, column in [(0, 0), (0, 1), (1, 0), (1, 1)]:
+        channels = [colour * 4 + row * 2 + column for colour in range(3)]
+        seen = images[:4, row::2, column::2]
+        assert apart(seen, pixels[:, channels].transpose(0, 2, 3, 1)) <= 1
+
+
+def test_folding_changes_the_digest(folded, ddpm, edit):
+    one = ddpm(folded).digest
+    edit(folded / "card.json", **{"pixel-unshuffle": 1})
+    other = ddpm(folded)
+    assert other.image_shape == (4, 6, 12)
+    assert other.digest != one
+    edit(folded / "card.json", **{"pixel-unshuffle": 2})
+    assert ddpm(folded).digest == one
+
+
+# --- guidance ---
+
+
+def test_zero_and_one_use_no_guidance(trained, ddpm):
+    one, zero = (ddpm(trained, guidance=scale) for scale in (1.0, 0.0))
+    assert one.digest == zero.digest == ddpm(trained).digest
+    images = ddpm(trained).generate(LABELS, SEEDS)
+    assert np.array_equal(one.generate(LABELS, SEEDS), images)
+    assert np.array_equal(zero.generate(LABELS, SEEDS), images)
+
+
+def test_guidance_changes_images_and_digest(trained, ddpm):
+    digests = {ddpm(trained, guidance=scale).digest for scale in (1.0, 1.5, 4.0)}
+    assert len(digests) == 3
+    guided = ddpm(trained, guidance=4.0).generate(LABELS, SEEDS)
+    assert apart(guided, ddpm(trained).generate(LABELS, SEEDS)) > 1
+
+
+def test_a_guided_image_does_not_depend_on_its_neighbours(trained, ddpm):
+    images = ddpm(trained, guidance=3.0).generate(LABELS, SEEDS)
+    alone = ddpm(trained, guidance=3.0).generate(LABELS[5:6], SEEDS[5:6])
+    assert apart(alone[0], images[5]) <= 1
+
+
+def test_guidance_needs_a_null_label(copied, ddpm, edit):
+    edit(copied / "card.json", **{"null-label": None})
+    assert ddpm(copied, guidance=0).num_classes == 4
+    text = refusal(lambda: ddpm(copied, guidance=2.5))
+    assert "guidance-scale is 2.5" in text
+    assert "--label-dropout" in text
+
+
+# --- precision ---
+
+
+def test_bfloat16_makes_nearly_the_same_images(trained, ddpm):
+    full = ddpm(trained, sampler="ddim", steps=10).generate(LABELS, SEEDS).astype(int)
+    half = ddpm(trained, sampler="ddim", steps=10, precision="bfloat16").generate(LABELS, SEEDS)
+    assert half.dtype == np.uint8
+    # A bfloat16 keeps 8 bits: each of about ten layers is off by up to 0.2 per cent, the noise by
+    # some 2 per cent at most, and so is the image: 2 per cent of 255 levels on average.
+    assert 0 < np.abs(half - full).mean() < 5
+
+
+def test_precision_is_in_the_digest(trained, ddpm):
+    digests = {ddpm(trained, precision=p).digest for p in ("float32", "bfloat16", "float16")}
+    assert len(digests) == 3
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_auto_is_the_precision_of_the_device(trained, ddpm, monkeypatch, fast):
+    on_cpu = {p: ddpm(trained, precision=p).digest for p in ("float32", "bfloat16")}
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: fast)
+    assert ddpm(trained, device="cuda").digest == on_cpu["bfloat16" if fast else "float32"]
+    assert ddpm(trained, device="cuda", precision="float32").digest == on_cpu["float32"]
 
 
 def test_zero_steps_take_the_default_of_the_sampler(trained, ddpm):
@@ -128,7 +247,8 @@ def test_the_digest_ignores_what_leaves_pixels_alone(trained, copied, ddpm):
     one = ddpm(trained).digest
     assert len(one) == 64
     assert ddpm(trained, batch_size=1).digest == one
-    assert ddpm(trained, device="cuda").digest == one
+    assert ddpm(trained, guidance=0).digest == one
+    assert ddpm(trained, precision="float32").digest == one  # what auto is on a CPU
     assert ddpm(trained, name="'other'").digest == one
     assert ddpm(copied).digest == one  # another place, the same content
     (copied / "card.json").unlink()
@@ -181,7 +301,9 @@ def test_values_that_are_not_finite_never_become_pixels(copied, ddpm, sampler, s
     generator, seen = ddpm(copied, sampler=sampler, steps=steps), []
     text = refusal(lambda: generator.generate(LABELS, SEEDS, lambda *batch: seen.append(batch)))
     assert "not finite" in text
-    assert f"({sampler}, {steps} steps" in text
+    assert "at step 1 " in text
+    assert f"({sampler}, {steps} steps, float32)" in text
+    assert 'generation-precision = "float32"' in text
     assert not seen
 
 
@@ -215,6 +337,23 @@ def test_a_network_that_does_not_say_what_it_draws(copied, ddpm, edit, change):
     assert "sample_size and out_channels" in refusal(lambda: ddpm(copied))
 
 
+@pytest.mark.parametrize(
+    "change",
+    [{"null-label": 2}, {"null-label": "3"}, {"pixel-unshuffle": 3}, {"classes": "abc"}],
+)
+def test_a_card_that_contradicts_the_network(copied, ddpm, edit, change):
+    edit(copied / "card.json", **change)
+    text = refusal(lambda: ddpm(copied))
+    assert str(copied / "card.json") in text
+    assert next(iter(change)) in text
+    assert "make the generator again" in text
+
+
+def test_a_card_that_is_not_json(copied, ddpm):
+    (copied / "card.json").write_bytes(b"{")
+    assert str(copied / "card.json") in refusal(lambda: ddpm(copied))
+
+
 def test_pickled_weights_are_never_opened(copied, ddpm):
     weights = load_file(copied / WEIGHTS)
     (copied / WEIGHTS).unlink()
@@ -231,8 +370,7 @@ def test_more_steps_than_it_was_trained_with(copied, ddpm, edit):
 
 
 def test_more_steps_than_the_solver_tells_apart(trained, ddpm):
-    generator = ddpm(trained, sampler="dpm-solver++", steps=1000)
-    text = refusal(lambda: generator.generate(LABELS, SEEDS))
+    text = refusal(lambda: ddpm(trained, sampler="dpm-solver++", steps=1000))
     assert "sampler-steps is 1000" in text
     assert "0 for 20" in text
 

@@ -1,0 +1,198 @@
+"""From noise to images: the sampling loop over a class-conditional network and a scheduler.
+
+Ho et al., "Denoising Diffusion Probabilistic Models", arXiv 2006.11239, Algorithm 2, or with fewer
+steps Song et al., "Denoising Diffusion Implicit Models", arXiv 2010.02502, or Lu et al.,
+"DPM-Solver++", arXiv 2211.01095. The schedulers are diffusers'; the loop is ours, because diffusers
+has no pipeline for a UNet with class embeddings and because every image has a seed of its own.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fedeas_app.generators.network import unfold
+
+DEFAULT_STEPS = {"ddpm": 1000, "ddim": 50, "dpm-solver++": 20}
+
+
+class NotFiniteError(Exception):
+    """A value was NaN or infinite after so many denoising steps."""
+
+    def __init__(self, step: int) -> None:
+        super().__init__(f"not finite at step {step}")
+        self.step = step
+
+
+class TooManyStepsError(Exception):
+    """More denoising steps than the solver can tell apart."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How images are drawn.
+
+    Attributes
+    ----------
+    sampler : {"ddpm", "ddim", "dpm-solver++"}
+    steps : int
+        Denoising steps.
+    guidance : float
+        s of ε = ε(∅) + s·(ε(c) − ε(∅)) (Ho and Salimans, arXiv 2207.12598, there 1 + w); 1 needs
+        no second pass.
+    null_label : int, optional
+        ∅: the label that the network was trained on in the place of dropped ones.
+    """
+
+    sampler: str
+    steps: int
+    guidance: float = 1.0
+    null_label: int | None = None
+
+
+def make_sampler(config: Mapping[str, Any], recipe: Recipe) -> Any:
+    """Return diffusers' scheduler for a recipe, its steps set.
+
+    Parameters
+    ----------
+    config : mapping
+        The configuration of the scheduler that the network was trained with.
+    recipe : Recipe
+
+    Raises
+    ------
+    TooManyStepsError
+        The solver cannot tell so many steps apart.
+    """
+    import diffusers
+
+    if recipe.sampler == "dpm-solver++":
+        scheduler = diffusers.DPMSolverMultistepScheduler.from_config(
+            config, **_dpm_solver_options(config)
+        )
+    else:
+        kinds = {"ddpm": diffusers.DDPMScheduler, "ddim": diffusers.DDIMScheduler}
+        scheduler = kinds[recipe.sampler].from_config(config)
+    scheduler.set_timesteps(recipe.steps)
+    if len(set(scheduler.timesteps.tolist())) < recipe.steps:  # the solver would divide by 0
+        raise TooManyStepsError
+    return scheduler
+
+
+@torch.inference_mode()
+def denoise(
+    network: torch.nn.Module,
+    config: Mapping[str, Any],
+    recipe: Recipe,
+    labels: torch.Tensor,
+    seeds: NDArray[np.int64],
+    *,
+    shape: tuple[int, int, int],
+) -> torch.Tensor:
+    """Walk one batch from noise to images in [-1, 1].
+
+    Parameters
+    ----------
+    network : Module
+        The UNet, in any precision; the walk itself is in float32.
+    config : mapping
+        The configuration of the scheduler that it was trained with.
+    recipe : Recipe
+    labels : tensor of int64, shape (n,)
+        On the network's device.
+    seeds : array of int, shape (n,)
+        One random stream per image, read at every step: no image depends on its neighbours.
+    shape : tuple of int
+        (channels, height, width) of what the network sees.
+
+    Returns
+    -------
+    tensor of float32, shape (n, *shape)
+
+    Raises
+    ------
+    NotFiniteError
+        Names the first bad step.
+    """
+    from diffusers.utils.torch_utils import randn_tensor
+
+    streams = [torch.Generator().manual_seed(int(seed)) for seed in seeds]
+    scheduler = make_sampler(config, recipe)
+    sample = randn_tensor((len(streams), *shape), generator=streams, device=labels.device)
+    sample = sample * scheduler.init_noise_sigma
+    predict = _predictor(network, recipe, labels)
+    finite = []
+    for step in scheduler.timesteps:
+        noise = predict(scheduler.scale_model_input(sample, step), step).float()
+        # Looked at in every step: a scheduler that clips makes a black pixel of infinity.
+        finite.append(torch.isfinite(noise).all())
+        sample = scheduler.step(noise, step, sample, generator=streams).prev_sample
+    finite.append(torch.isfinite(sample).all())
+    _require_finite(torch.stack(finite))
+    result: torch.Tensor = sample
+    return result
+
+
+def network_shape(config: Mapping[str, Any]) -> tuple[int, int, int]:
+    """Return (channels, height, width) of what a UNet of this configuration sees.
+
+    Raises
+    ------
+    KeyError, TypeError, ValueError
+        It does not say.
+    """
+    size = config["sample_size"]
+    height, width = (size, size) if isinstance(size, int) else size
+    return int(config["out_channels"]), int(height), int(width)
+
+
+def to_pixels(sample: torch.Tensor, unshuffle: int) -> NDArray[np.uint8]:
+    """Turn a walk's end into images, shape (n, height, width, channels)."""
+    images = unfold(sample, unshuffle)
+    pixels = ((images.clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8)
+    return pixels.permute(0, 2, 3, 1).cpu().numpy()
+
+
+def _predictor(
+    network: torch.nn.Module, recipe: Recipe, labels: torch.Tensor
+) -> Callable[[torch.Tensor, Any], torch.Tensor]:
+    """Return the function from a noisy batch and a step to its noise, guided where asked."""
+    dtype = next(network.parameters()).dtype
+
+    def plain(noisy: torch.Tensor, step: Any) -> torch.Tensor:
+        noise: torch.Tensor = network(noisy.to(dtype), step, class_labels=labels).sample
+        return noise
+
+    if recipe.guidance == 1 or recipe.null_label is None:
+        return plain
+    both = torch.cat([labels, torch.full_like(labels, recipe.null_label)])
+
+    def guided(noisy: torch.Tensor, step: Any) -> torch.Tensor:
+        twice = noisy.to(dtype).repeat(2, 1, 1, 1)
+        noise: torch.Tensor = network(twice, step, class_labels=both).sample
+        conditional, free = noise.float().chunk(2)
+        return free + recipe.guidance * (conditional - free)
+
+    return guided
+
+
+def _require_finite(finite: torch.Tensor) -> None:
+    """Raise for the first False; one look at the end, because a look makes a GPU wait."""
+    bad = (~finite).nonzero()
+    if len(bad):
+        raise NotFiniteError(min(int(bad[0]) + 1, len(finite) - 1))
+
+
+def _dpm_solver_options(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what makes DPM-Solver++ right for pixels and for a cosine schedule.
+
+    The cosine schedule's log signal-to-noise ratio runs to minus infinity at the last step; without
+    the clip the first step of the solver is garbage and the images are quietly unrecognisable.
+    """
+    options: dict[str, Any] = {"algorithm_type": "dpmsolver++", "thresholding": True}
+    if config.get("beta_schedule") == "squaredcos_cap_v2":
+        options["lambda_min_clipped"] = -5.1
+    return options
