@@ -8,7 +8,8 @@ from flwr.clientapp import ClientApp
 from fedeas_app import messages
 from fedeas_app.client import Client
 from fedeas_app.devices import repeatable, resolve_device
-from fedeas_app.local import train_sgd
+from fedeas_app.local import Job, train_locally
+from fedeas_app.local.job import trainable
 
 app = ClientApp()
 
@@ -34,14 +35,17 @@ def prepare(msg: Message, context: Context) -> Message:
 @app.train()
 def train(msg: Message, context: Context) -> Message:
     """Train on real and synthetic images; answer with the weights, n_k, OUI and the loss."""
-    client, order = Client.from_context(context), messages.read_order(msg)
-    device = resolve_device(client.settings.device)
+    client, server_round = Client.from_context(context), messages.read_round(msg)
+    device, state = resolve_device(client.settings.device), client.state(messages.read_state(msg))
     with repeatable(client.settings.threads):
         model = client.model()
         model.load_state_dict(msg.content.array_records[messages.ARRAYS].to_torch_state_dict())
         model.to(device)
-        examples = client.examples(order).to(device)
-        loss = train_sgd(model, examples, client.settings, client.rng(messages.read_round(msg)))
+        examples = client.examples(messages.read_order(msg)).to(device)
+        received, kept = messages.read_extras(msg, trainable(model)), state.load(device)
+        rng = client.rng(server_round)
+        outcome = train_locally(Job(model, examples, client.settings, rng, received, kept))
         oui = client.oui(model, device)
-    metrics = messages.train_answer(client, examples, oui, loss)
-    return messages.reply(msg, metrics, ArrayRecord(model.state_dict()))
+    state.save(server_round, outcome.state)
+    metrics = messages.train_answer(client, examples, oui, outcome.loss, state.lost(kept))
+    return messages.reply(msg, metrics, ArrayRecord(model.state_dict()), outcome.sent)

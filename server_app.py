@@ -9,6 +9,7 @@ from flwr.serverapp import Grid, ServerApp
 from fedeas_app.errors import QuietUserError, UserError
 from fedeas_app.evaluation import Evaluator
 from fedeas_app.federation import StreamingGrid, connect
+from fedeas_app.local.job import trainable
 from fedeas_app.preparation import prepare
 from fedeas_app.runs.record import RunRecord
 from fedeas_app.runs.text import describe_plan, describe_summary
@@ -44,7 +45,7 @@ def run(grid: Grid, settings: Settings, record: RunRecord) -> None:
         record.add_plan(plan, settings)
     describe_plan(plan, settings)
 
-    strategy = make_strategy(settings, plan)
+    strategy = make_strategy(settings, plan, trainable(task.model))
     evaluator = Evaluator(task.model, task.test, settings)
 
     def evaluate(server_round: int, arrays: ArrayRecord) -> MetricRecord:
@@ -60,4 +61,5 @@ def run(grid: Grid, settings: Settings, record: RunRecord) -> None:
             timeout=settings.round_timeout,
             evaluate_fn=evaluate,
         )
+    strategy.forget()
     describe_summary(record.complete(result.arrays), record.directory)

@@ -12,7 +12,8 @@ from flwr.app import Context
 from numpy.typing import NDArray
 
 from fedeas_app import budget, oui, seeds
-from fedeas_app.data import Split, load_split, partition
+from fedeas_app.client_state import Address, ClientState
+from fedeas_app.data import Split, load_split, observed_labels, partition
 from fedeas_app.devices import pixel_environment
 from fedeas_app.errors import UserError
 from fedeas_app.generators import Generator, open_generator, require_fit
@@ -108,20 +109,15 @@ class Client:
 
     @cached_property
     def labels(self) -> NDArray[np.int64]:
-        """The labels of this client's real images."""
-        return self.dataset.labels[self.indices]
+        """The labels of this client's real images, as it sees them: some may be wrong."""
+        true, classes = self.dataset.labels[self.indices], len(self.dataset.class_names)
+        return observed_labels(true, self.partition_id, self.num_partitions, classes, self.settings)
 
     @cached_property
     def counts(self) -> NDArray[np.int64]:
         """n_k^c, shape (1, C). They never leave the client."""
         classes = len(self.dataset.class_names)
         return np.bincount(self.labels, minlength=classes).astype(np.int64)[None, :]
-
-    @property
-    def image_shape(self) -> tuple[int, int, int]:
-        """(height, width, channels)."""
-        _, height, width, channels = self.dataset.images.shape
-        return height, width, channels
 
     def need(self, order: Order) -> NDArray[np.int64]:
         """Return g_k^c, the synthetic images wanted of each class, shape (C,)."""
@@ -136,10 +132,13 @@ class Client:
         """Return this client's synthetic images, making those that its cache lacks."""
         need = self.need(order)
         if not need.any():
-            empty = np.empty((0, *self.image_shape), np.uint8)
+            empty = np.empty((0, *self.dataset.image_shape), np.uint8)
             return Synthesis(empty, np.empty(0, np.int64), 0)
-        machine = pixel_environment(self.settings.device)
-        drawer = Drawer(self.settings.cache_path, self._generator(), self._seed, machine)
+        settings = self.settings
+        machine = pixel_environment(settings.device)
+        drawer = Drawer(
+            settings.cache_path, self._generator(), self._seed, machine, settings.cache_limit_gb
+        )
         return Synthesis(*drawer.fetch(need))
 
     def examples(self, order: Order) -> Examples:
@@ -150,7 +149,11 @@ class Client:
 
     def model(self) -> Classifier:
         """Return the classifier, its weights still to be loaded."""
-        return make_model(self.settings, self.image_shape, len(self.dataset.class_names))
+        return make_model(self.settings, self.dataset.image_shape, len(self.dataset.class_names))
+
+    def state(self, address: Address | None) -> ClientState:
+        """Return where this client keeps what it needs in its next round."""
+        return ClientState(self.settings.cache_path, address, self.partition_id)
 
     def rng(self, server_round: int) -> torch.Generator:
         """Return the stream of this client in this round."""
@@ -158,11 +161,17 @@ class Client:
 
     @torch.inference_mode()
     def oui(self, model: Classifier, device: torch.device) -> float:
-        """Return OUI_k of the trained model on the fixed probe batch of real images."""
+        """Return OUI_k of the trained model on the fixed probe batch of real images.
+
+        With ``oui-layers = "all"``, the mean over the hidden layers.
+        """
         probe = self.dataset.images[self.indices[self._probe()]]
         images = Examples.from_arrays(probe, np.zeros(len(probe), np.int64)).images
         model.eval()
-        return oui.oui(model.preactivations(normalise(images.to(device))).flatten(1).cpu().numpy())
+        batch = normalise(images.to(device))
+        whole = self.settings.oui_layers == "all"
+        layers = model.hidden_layers(batch) if whole else [model.preactivations(batch)]
+        return float(np.mean([oui.oui(z.flatten(1).cpu().numpy()) for z in layers]))
 
     def _probe(self) -> NDArray[np.int64]:
         """Choose the probe batch: the same every round, with replacement where images are few."""
@@ -176,5 +185,5 @@ class Client:
 
     def _generator(self) -> Generator:
         generator = open_generator(self.settings)
-        require_fit(generator, self.dataset.class_names, self.image_shape)
+        require_fit(generator, self.dataset.class_names, self.dataset.image_shape)
         return generator

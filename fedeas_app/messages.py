@@ -3,16 +3,20 @@
 Nothing about a client leaves it but what stands here: totals, never counts per class.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import cast
 
+import torch
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 
 from fedeas_app import budget
 from fedeas_app.client import Client, Order, Synthesis
+from fedeas_app.client_state import Address
+from fedeas_app.errors import UserError
 from fedeas_app.local import Examples
 
-ARRAYS, METRICS, CONFIG = "arrays", "metrics", "config"
+ARRAYS, METRICS, CONFIG, EXTRAS = "arrays", "metrics", "config", "extras"
+STATE_LOST = "state-lost"
 OUTLOOK, PREPARE, TRAIN = "query.outlook", "query.prepare", "train"
 
 
@@ -44,11 +48,26 @@ def order_request(order: Order) -> RecordDict:
     return RecordDict({CONFIG: _order_config(order)})
 
 
-def train_request(arrays: ArrayRecord, server_round: int, order: Order) -> RecordDict:
-    """Send the global model out for a round of local training."""
+def train_request(
+    arrays: ArrayRecord,
+    server_round: int,
+    order: Order,
+    extras: ArrayRecord | None = None,
+    state: Address | None = None,
+) -> RecordDict:
+    """Send the global model out for a round of local training.
+
+    With it go, where the strategy has them, its own arrays, one for each trainable parameter, and
+    where the client finds the state that it kept.
+    """
     config = _order_config(order)
     config["server-round"] = server_round
-    return RecordDict({ARRAYS: arrays, CONFIG: config})
+    if state is not None:
+        config["state-key"], config["state-round"] = state.key, state.accepted
+    content = RecordDict({ARRAYS: arrays, CONFIG: config})
+    if extras:
+        content[EXTRAS] = extras
+    return content
 
 
 def preparation_answer(
@@ -69,10 +88,12 @@ def preparation_answer(
     )
 
 
-def train_answer(client: Client, examples: Examples, oui: float, loss: float) -> MetricRecord:
-    """Answer with n_k, the OUI and the training loss."""
+def train_answer(
+    client: Client, examples: Examples, oui: float, loss: float, state_lost: bool | None
+) -> MetricRecord:
+    """Answer with n_k, the OUI, the training loss and, where it keeps a state, if it was lost."""
     real = len(client.indices)
-    return MetricRecord(
+    metrics = MetricRecord(
         {
             "partition-id": client.partition_id,
             "num-examples": real if client.settings.weight_by == "real" else len(examples),
@@ -80,6 +101,9 @@ def train_answer(client: Client, examples: Examples, oui: float, loss: float) ->
             "loss": loss,
         }
     )
+    if state_lost is not None:
+        metrics[STATE_LOST] = int(state_lost)
+    return metrics
 
 
 def read_order(msg: Message) -> Order:
@@ -93,12 +117,55 @@ def read_round(msg: Message) -> int:
     return int(cast(int, _config(msg)["server-round"]))
 
 
-def reply(msg: Message, metrics: MetricRecord, arrays: ArrayRecord | None = None) -> Message:
-    """Answer a message with metrics and, after training, the weights."""
+def read_state(msg: Message) -> Address | None:
+    """Read where the client finds what it kept; None where the strategy has it keep nothing."""
+    config = _config(msg)
+    if "state-key" not in config:
+        return None
+    accepted = int(cast(int, config["state-round"]))
+    return Address(str(config["state-key"]), accepted)
+
+
+def read_extras(msg: Message, parameters: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Read the strategy's own arrays, one for each trainable parameter; empty if it has none.
+
+    Raises
+    ------
+    UserError
+        They are not those of the parameters, or not finite.
+    """
+    record = msg.content.array_records.get(EXTRAS)
+    if record is None:
+        return {}
+    extras = record.to_torch_state_dict()
+    if not _fit(extras, parameters):
+        raise UserError(
+            "What the server sent beside the model does not fit the model; run the same version "
+            "of the app on every node."
+        )
+    return {name: extras[name].to(like.device) for name, like in parameters.items()}
+
+
+def reply(
+    msg: Message,
+    metrics: MetricRecord,
+    arrays: ArrayRecord | None = None,
+    extras: Mapping[str, torch.Tensor] | None = None,
+) -> Message:
+    """Answer a message with metrics and, after training, the weights and the strategy's arrays."""
     content = RecordDict({METRICS: metrics})
     if arrays is not None:
         content[ARRAYS] = arrays
+    if extras:
+        content[EXTRAS] = ArrayRecord(dict(extras))
     return Message(content, reply_to=msg)
+
+
+def _fit(extras: Mapping[str, torch.Tensor], parameters: Mapping[str, torch.Tensor]) -> bool:
+    return list(extras) == list(parameters) and all(
+        extra.shape == like.shape and extra.dtype == like.dtype and bool(extra.isfinite().all())
+        for extra, like in zip(extras.values(), parameters.values(), strict=True)
+    )
 
 
 def _order_config(order: Order) -> ConfigRecord:

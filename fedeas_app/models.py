@@ -1,8 +1,9 @@
-"""The classifiers, each naming its penultimate pre-activation for OUI."""
+"""The classifiers, each naming its hidden pre-activations, for OUI, and its representation."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import torch
@@ -14,11 +15,19 @@ from fedeas_app.settings import Settings
 
 
 class Classifier(nn.Module, ABC):
-    """A network whose last hidden layer can be looked at before its non-linearity."""
+    """A network whose hidden layers can be looked at before their non-linearity."""
 
     @abstractmethod
     def preactivations(self, images: torch.Tensor) -> torch.Tensor:
         """Return z, the input of the last hidden layer's ReLU; the first axis is the batch."""
+
+    @abstractmethod
+    def hidden_layers(self, images: torch.Tensor) -> Iterator[torch.Tensor]:
+        """Yield the input of each hidden layer's ReLU, the last hidden layer's at the end."""
+
+    @abstractmethod
+    def representation(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Return what the output layer sees of the activated hidden layer, shape (batch, d)."""
 
     @abstractmethod
     def head(self, hidden: torch.Tensor) -> torch.Tensor:
@@ -49,6 +58,19 @@ class SmallCnn(Classifier):
     def preactivations(self, images: torch.Tensor) -> torch.Tensor:
         """Return the hidden layer before its ReLU, shape (batch, 128)."""
         hidden: torch.Tensor = self.hidden(self.convolutions(images))
+        return hidden
+
+    def hidden_layers(self, images: torch.Tensor) -> Iterator[torch.Tensor]:
+        """Yield both convolutions and the hidden layer before their ReLU."""
+        x = images
+        for module in self.convolutions:
+            if isinstance(module, nn.ReLU):
+                yield x
+            x = module(x)
+        yield self.hidden(x)
+
+    def representation(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Return the activated hidden layer as it is, shape (batch, 128)."""
         return hidden
 
     def head(self, hidden: torch.Tensor) -> torch.Tensor:
@@ -82,9 +104,23 @@ class ResNet18(Classifier):
         x = net.layer3(net.layer2(net.layer1(net.relu(net.bn1(net.conv1(images))))))
         return _before_last_relu(net.layer4[1], net.layer4[0](x))
 
+    def hidden_layers(self, images: torch.Tensor) -> Iterator[torch.Tensor]:
+        """Yield the stem and the sum of each of the eight blocks before their ReLU."""
+        net = self.net
+        x = net.bn1(net.conv1(images))
+        yield x
+        for block in chain(net.layer1, net.layer2, net.layer3, net.layer4):
+            x = _before_last_relu(block, torch.relu(x))
+            yield x
+
+    def representation(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Pool, shape (batch, 512)."""
+        pooled: torch.Tensor = self.net.avgpool(hidden)
+        return pooled.flatten(1)
+
     def head(self, hidden: torch.Tensor) -> torch.Tensor:
         """Pool and classify."""
-        logits: torch.Tensor = self.net.fc(self.net.avgpool(hidden).flatten(1))
+        logits: torch.Tensor = self.net.fc(self.representation(hidden))
         return logits
 
 
@@ -127,5 +163,6 @@ def _least_size(settings: Settings) -> int:
 def _before_last_relu(block: Any, x: torch.Tensor) -> torch.Tensor:
     """Run a residual block up to, not including, the ReLU after its sum."""
     out = block.relu(block.bn1(block.conv1(x)))
-    total: torch.Tensor = block.bn2(block.conv2(out)) + x
+    skip = x if block.downsample is None else block.downsample(x)
+    total: torch.Tensor = block.bn2(block.conv2(out)) + skip
     return total

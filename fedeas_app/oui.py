@@ -98,7 +98,7 @@ def fit_beta(values: ArrayLike) -> BetaFit | None:
     return _fit_moments(o) or _fit_likelihood(o)
 
 
-def scores(values: ArrayLike) -> FloatArray:
+def scores(values: ArrayLike, reference: ArrayLike | None = None) -> FloatArray:
     """Return s_k = 2 min{F(o_k), 1 - F(o_k)}, how central each client is among its round.
 
     F is the distribution function of the fitted Beta, or rank / (n + 1) without a fit.
@@ -107,6 +107,9 @@ def scores(values: ArrayLike) -> FloatArray:
     ----------
     values : array_like, shape (n,)
         OUI of the round's participants, in [0, 1].
+    reference : array_like, shape (m,), optional
+        The values that F is fitted to, `values` among them: those of several rounds (FedOUI names
+        it as future work; ours). `values` themselves if left out, as published.
 
     Returns
     -------
@@ -123,11 +126,31 @@ def scores(values: ArrayLike) -> FloatArray:
     FedOUI, arXiv 2605.11571, the two-sided tail score.
     """
     o = _as_oui(values)
-    if o.min() == o.max():
+    among = o if reference is None else _as_oui(reference)
+    if among.min() == among.max():
         return np.ones_like(o)
-    fit = fit_beta(o)
-    p = _mid_ranks(o) if fit is None else _cdf(o, fit)
+    fit = fit_beta(among)
+    p = _mid_ranks(o, among) if fit is None else _cdf(o, fit)
     return 2.0 * np.minimum(p, 1.0 - p)
+
+
+def smooth(value: float, previous: float | None, keep: float) -> float:
+    """Return the exponential running mean of a client's OUI over its rounds (ours).
+
+    Parameters
+    ----------
+    value : float
+        OUI of this round.
+    previous : float or None
+        The running mean before it; None at a client's first round.
+    keep : float
+        The weight of `previous`, in [0, 1); 0 gives `value`.
+
+    Notes
+    -----
+    FedOUI, arXiv 2605.11571, names temporal smoothing as future work.
+    """
+    return value if previous is None else keep * previous + (1.0 - keep) * value
 
 
 def aggregation_weights(
@@ -161,12 +184,46 @@ def aggregation_weights(
     ValueError
         If an argument is out of range or lengths differ.
     """
+    return combine(num_examples, scores(values), epsilon=epsilon, rho=rho, gamma=gamma)
+
+
+def combine(
+    num_examples: ArrayLike,
+    typicality: ArrayLike,
+    *,
+    epsilon: float = 1e-3,
+    rho: float = 1.0,
+    gamma: float = 1.0,
+    factors: ArrayLike = 1.0,
+) -> FloatArray:
+    """Return w_k, proportional to n_k^rho (s_k + epsilon)^gamma, times another factor (ours).
+
+    Parameters
+    ----------
+    num_examples : array_like, shape (n,)
+        n_k, the samples behind each update; at least one is positive.
+    typicality : array_like, shape (n,)
+        s_k of the same clients, as `scores` returns them.
+    epsilon, rho, gamma : float
+    factors : array_like, shape (n,) or ()
+        What each weight is multiplied by, above 0.
+
+    Returns
+    -------
+    ndarray, shape (n,)
+        Of sum 1.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range or lengths differ.
+    """
     _check_exponents(epsilon, rho, gamma)
-    n, s = _as_sizes(num_examples), scores(values)
+    n, s = _as_sizes(num_examples), np.asarray(typicality, dtype=np.float64)
     if len(n) != len(s):
         raise ValueError(f"num_examples and values must match, got {len(n)} and {len(s)} clients.")
     # In logarithms no exponent can overflow, nor make every weight vanish.
-    log_w = xlogy(rho, n) + xlogy(gamma, s + epsilon)
+    log_w = xlogy(rho, n) + xlogy(gamma, s + epsilon) + np.log(factors)
     w: FloatArray = np.exp(log_w - log_w.max())
     w /= w.sum()
     return w
@@ -200,8 +257,11 @@ def _cdf(o: FloatArray, fit: BetaFit) -> FloatArray:
     return p
 
 
-def _mid_ranks(o: FloatArray) -> FloatArray:
-    p: FloatArray = scipy.stats.rankdata(o) / (len(o) + 1)
+def _mid_ranks(o: FloatArray, among: FloatArray) -> FloatArray:
+    """Return each value's rank among all, ties averaged, from 1, over their number plus one."""
+    ordered = np.sort(among)
+    below, upto = (np.searchsorted(ordered, o, side) for side in ("left", "right"))
+    p: FloatArray = (below + upto + 1) / 2 / (len(among) + 1)
     return p
 
 

@@ -18,6 +18,8 @@ CountOrAll = Annotated[int, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(gt=0, le=1)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Decay = Annotated[float, Field(ge=0, lt=1)]
 
 
 def _kebab(name: str) -> str:
@@ -62,6 +64,10 @@ class Settings(BaseModel):
     alpha: Positive = Field(0.1, description="Dirichlet concentration; smaller is more skewed")
     classes_per_client: Count = Field(2, description='for `partitioner = "classes"`')
     min_partition_size: CountOrAll = Field(10, description="every client holds at least this many")
+    noisy_fraction: Share = Field(0.0, description="share of the clients with noisy labels")
+    noise_rate: Share = Field(0.4, description="share of a noisy client's labels that are wrong")
+    rare_fraction: Share = Field(0.0, description="share of the clients that hold few images")
+    rare_cap: Count = Field(120, description="the most images that such a client keeps")
     seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(0, description="one seed, the same bits")
 
     # Training
@@ -76,15 +82,46 @@ class Settings(BaseModel):
     model: Literal["cnn", "resnet18"] = Field("cnn", description="the classifier")
     norm: Literal["group", "batch"] = Field("group", description="normalisation of `resnet18`")
 
-    # Aggregation
-    strategy: Literal["fedavg", "fedoui"] = Field("fedoui", description="how updates are weighed")
+    # Aggregation, and the local algorithm that goes with it
+    strategy: Literal[
+        "fedavg", "fedprox", "scaffold", "moon", "fedalign", "fedoui", "fedoui-fedalign",
+        "fedavgm", "fedadam", "fedyogi",
+    ] = Field("fedoui", description="how clients train and how updates are weighed")  # fmt: skip
     weight_by: Literal["real", "total"] = Field(
         "real", description="n_k: real images, or real and synthetic"
     )
+    proximal_mu: NotNegative | Literal["auto"] = Field(
+        AUTO, description="μ of FedProx's term; `auto`: 0.01 with `fedprox`, else 0 (none)"
+    )
+    scaffold_option: Literal["I", "II"] = Field(
+        "II", description="a client's new variate: its full gradient (I) or its own steps (II)"
+    )
+    scaffold_weights: Literal["examples", "clients"] = Field(
+        "examples", description="clients count by n_k, or alike, as in SCAFFOLD's paper"
+    )
+    moon_mu: Positive = Field(5.0, description="μ, the strength of MOON's contrastive term")
+    moon_temperature: Positive = Field(0.5, description="τ of MOON's contrastive term")
+    align_epsilon: Positive = Field(1e-3, description="ε of the agreement weights")
+    server_learning_rate: Positive | Literal["auto"] = Field(
+        AUTO, description="the server's step; `auto`: 1 with `fedavgm`, else 0.01"
+    )
+    server_momentum: Decay = Field(
+        0.9, description="momentum of `fedavgm`, β₁ of `fedadam` and `fedyogi`"
+    )
+    server_decay: Decay = Field(0.99, description="β₂ of `fedadam` and `fedyogi`")
+    server_tau: Positive = Field(1e-3, description="τ of `fedadam` and `fedyogi`")
     oui_probe_size: Annotated[int, Field(ge=2)] = Field(32, description="B, the probe batch")
     oui_epsilon: Positive = Field(1e-3, description="ε of the OUI-Beta weights")
     oui_rho: NotNegative = Field(1.0, description="ρ, the exponent of n_k")
     oui_gamma: NotNegative = Field(1.0, description="γ, the exponent of the typicality score")
+
+    oui_layers: Literal["penultimate", "all"] = Field(
+        "penultimate", description="the hidden layers over which OUI is the mean"
+    )
+    oui_window: Count = Field(1, description="rounds whose values the Beta is fitted to")
+    oui_smoothing: Decay = Field(
+        0.0, description="weight of a client's earlier OUI in its running mean; 0: none"
+    )
 
     # Synthesis
     policy: Literal[
@@ -97,22 +134,46 @@ class Settings(BaseModel):
     generator: str = Field(
         "digits",
         min_length=1,
-        description="`digits` (shipped), a generator directory, `pool`, or an installed plug-in",
+        description="`digits` (shipped), a directory, a hub id, `pool`, or an installed plug-in",
+    )
+    generator_revision: str = Field(
+        "",
+        pattern=r"^([0-9a-f]{40})?$",
+        json_schema_extra={"allowed": "a commit of 40 hexadecimal digits"},
+        description="the commit of a generator from the hub",
+    )
+    generator_classes: str = Field(
+        "", description="what a pretrained pipeline calls our classes, with commas; empty: the same"
+    )
+    generator_prompt: str = Field(
+        "a photo of a {class}", description="what a text-to-image pipeline is told"
     )
     pool_dataset: str = Field(
         "", description='for `generator = "pool"`: labelled images to draw from, as for `dataset`'
     )
-    sampler: Literal["ddpm", "ddim", "dpm-solver++"] = Field(
-        "dpm-solver++", description="how images are drawn from the DDPM"
+    sampler: Literal["ddpm", "ddim", "dpm-solver++", "own"] = Field(
+        "dpm-solver++",
+        description="how images are drawn; `own`: as a pretrained pipeline does by itself",
     )
     sampler_steps: CountOrAll = Field(
         0, description="denoising steps; 0: 1000 for ddpm, 50 for ddim, 20 for dpm-solver++"
     )
-    generation_batch_size: Count = Field(256, description="images made at a time")
+    guidance_scale: NotNegative = Field(
+        0.0, description="classifier-free guidance; 1: none; 0: the generator's own"
+    )
+    generation_precision: Literal["auto", "float32", "bfloat16", "float16"] = Field(
+        "auto", description="of the generator; `auto`: bfloat16 where a GPU has it, else float32"
+    )
+    generation_batch_size: CountOrAll = Field(
+        0, description="images made at a time; 0: found by itself"
+    )
 
     # Places and machines
     cache_dir: str = Field(
         "~/.cache/fedeas", min_length=1, description="decoded data and synthetic images"
+    )
+    cache_limit_gb: NotNegative = Field(
+        0.0, description="the synthetic images in the cache take at most this; 0: no limit"
     )
     output_dir: str = Field(
         "~/fedeas-runs", min_length=1, description="each run makes a directory here"
@@ -152,6 +213,20 @@ class Settings(BaseModel):
                 )
         return self
 
+    @model_validator(mode="after")
+    def _strategies_do_what_their_name_says(self) -> Self:
+        if self.strategy == "fedprox" and self.mu == 0:
+            raise ValueError(
+                "proximal-mu is 0, which makes strategy 'fedprox' plain FedAvg; set it above 0, or "
+                "set strategy to 'fedavg'"
+            )
+        if self.strategy == "scaffold" and self.mu > 0:
+            raise ValueError(
+                f"proximal-mu is {self.mu!r}, but the control variates of strategy 'scaffold' "
+                "would take in the proximal term; set it to 0"
+            )
+        return self
+
     @classmethod
     def parse(cls, values: Mapping[str, Any]) -> "Settings":
         """Validate a flat mapping of kebab-case keys.
@@ -178,6 +253,20 @@ class Settings(BaseModel):
     def to_flat(self) -> dict[str, Value]:
         """Return every key (kebab case) with its value, as Flower's run configuration holds it."""
         return self.model_dump(by_alias=True)
+
+    @property
+    def mu(self) -> float:
+        """μ of the proximal term; 0 is none."""
+        if self.proximal_mu == "auto":
+            return 0.01 if self.strategy == "fedprox" else 0.0
+        return self.proximal_mu
+
+    @property
+    def server_step(self) -> float:
+        """The server's learning rate η."""
+        if self.server_learning_rate == "auto":
+            return 1.0 if self.strategy == "fedavgm" else 0.01
+        return self.server_learning_rate
 
     @property
     def cache_path(self) -> Path:

@@ -5,7 +5,7 @@ from typing import Any
 
 from flwr.app import ArrayRecord
 
-from fedeas_app.data import Split, load_split, partition, partition_digest
+from fedeas_app.data import Split, load_split, partition, partition_digest, scenarios
 from fedeas_app.devices import resolve_device
 from fedeas_app.generators import open_generator, require_fit
 from fedeas_app.models import Classifier, make_model
@@ -37,11 +37,10 @@ def load_task(settings: Settings, num_clients: int) -> Task:
     parts = partition(train.labels, num_clients, settings)
     resolve_device(settings.device)
     require_generator(settings)
-    _, height, width, channels = train.images.shape
-    shape, classes = (height, width, channels), len(train.class_names)
-    model = make_model(settings, shape, classes)
+    model = make_model(settings, train.image_shape, len(train.class_names))
     initial = ArrayRecord(model.state_dict())
     manifest = describe(settings, train, test, partition_digest(parts), initial)
+    manifest["scenario"] = scenarios.describe(num_clients, settings)
     return Task(test, model, initial, manifest)
 
 
@@ -55,5 +54,4 @@ def require_generator(settings: Settings) -> None:
     if settings.policy == "none":
         return
     train = load_split(settings, "train")
-    _, height, width, channels = train.images.shape
-    require_fit(open_generator(settings), train.class_names, (height, width, channels))
+    require_fit(open_generator(settings), train.class_names, train.image_shape)

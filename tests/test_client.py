@@ -64,7 +64,7 @@ def test_clients_share_the_training_set_out_among_themselves(configure):
         labels = owned(settings, k)[1]
         assert client.labels.tolist() == labels.tolist()
         assert client.counts.tolist() == [[int((labels == c).sum()) for c in range(10)]]
-        assert client.image_shape == (8, 8, 1)
+        assert client.dataset.image_shape == (8, 8, 1)
 
 
 @pytest.mark.parametrize("policy", budget.POLICIES)
@@ -126,6 +126,12 @@ def test_images_are_made_once_and_made_anew_when_the_cache_is_gone(
         assert np.array_equal(first.labels, other.labels)
 
 
+def test_the_cache_limit_is_kept(configure, fake_generator, tmp_path):
+    settings = configure(policy="full", cache_dir=str(tmp_path / "cache"), cache_limit_gb=1e-9)
+    with pytest.raises(UserError, match="do not fit under cache-limit-gb = 1e-09"):
+        Client(settings, 2, 4).synthesise(ORDER)
+
+
 def test_clients_and_seeds_make_different_images(configure, fake_generator):
     images = {
         image.tobytes()
@@ -168,6 +174,10 @@ class Recorder(torch.nn.Module):
         self.shown.append(images)
         self.modes.append(self.training)
         return images
+
+    def hidden_layers(self, images):
+        yield -self.preactivations(images) - 0.5
+        yield images[:, :, :4]
 
 
 def probe(settings, k, clients=4):
@@ -225,6 +235,37 @@ def test_oui_is_the_formula_on_the_probe_in_eval_mode(configure):
         total += min(on, 9 - on)
     assert value == pytest.approx(total / z.shape[1] / 4)  # ⌊9/2⌋ = 4
     assert 0 < value < 1
+
+
+def test_oui_of_all_layers_is_their_mean(configure):
+    value, recorder = probe(configure(oui_probe_size=9, oui_layers="all"), 1)
+    assert recorder.modes == [False]
+    z = recorder.shown[0].numpy()
+
+    def by_hand(layer):
+        on = (layer.reshape(9, -1) > 0).sum(axis=0)
+        return np.minimum(on, 9 - on).mean() / 4
+
+    assert value == pytest.approx((by_hand(-z - 0.5) + by_hand(z[:, :, :4])) / 2)
+
+
+def test_a_noisy_client_sees_and_counts_wrong_labels(configure, fake_generator):
+    settings = configure(noisy_fraction=1.0, noise_rate=0.5, policy="fedeas")
+    client, honest = Client(settings, 1, 4), Client(configure(), 1, 4)
+    assert np.array_equal(client.indices, honest.indices)
+    assert (client.labels != honest.labels).sum() == round(0.5 * len(honest.labels))
+    assert client.counts.tolist() == [np.bincount(client.labels, minlength=10).tolist()]
+    need = budget.allocate(client.counts, "fedeas", beta=12.0)[0]
+    assert client.need(ORDER).tolist() == need.tolist()
+    examples = client.examples(ORDER)
+    assert examples.labels[: len(client.labels)].tolist() == client.labels.tolist()
+
+
+def test_a_rare_client_has_few_images(configure):
+    settings = configure(rare_fraction=0.25, rare_cap=7)
+    sizes = [len(Client(settings, k, 4).labels) for k in range(4)]
+    assert sizes.count(7) == 1
+    assert min(sizes) == 7
 
 
 def test_the_model_is_the_servers_first_one_for_the_same_seed(configure):

@@ -124,3 +124,49 @@ def test_too_small_images_are_refused_and_the_smallest_work(configure, keys, lea
     model = make_model(configure(**keys), (least, least, 1), 10)
     # A client's last batch may hold one image.
     assert model.train()(images(1, (least, least, 1))).shape == (1, 10)
+
+
+@pytest.mark.parametrize("shape", [(8, 8, 1), (13, 6, 3)])
+def test_hidden_layers_of_the_cnn_are_the_inputs_of_its_relus(configure, shape):
+    model, x = make_model(configure(model="cnn"), shape, 7), images(3, shape)
+    w = [p.detach() for p in model.parameters()]
+    first = F.conv2d(x, *w[:2], padding=1)
+    second = F.conv2d(F.max_pool2d(F.relu(first), 2), *w[2:4], padding=1)
+    third = F.max_pool2d(F.relu(second), 2).flatten(1) @ w[4].T + w[5]
+    layers = list(model.hidden_layers(x))
+    assert len(layers) == 3
+    for found, expected in zip(layers, (first, second, third), strict=True):
+        torch.testing.assert_close(found, expected)
+    assert torch.equal(layers[-1], model.preactivations(x))
+
+
+@pytest.mark.parametrize("norm", ["group", "batch"])
+def test_hidden_layers_of_the_resnet_are_the_stem_and_every_blocks_sum(configure, norm):
+    model = make_model(configure(model="resnet18", norm=norm), SMALL, 10).eval()
+    x, activated = images(2, SMALL), []
+    blocks = [
+        b for name in ("layer1", "layer2", "layer3", "layer4") for b in getattr(model.net, name)
+    ]
+    hooks = [
+        module.register_forward_hook(lambda m, args, out: activated.append(out.clone()))
+        for module in blocks
+    ]
+    model.net(x)
+    for hook in hooks:
+        hook.remove()
+    stem, *sums = model.hidden_layers(x)
+    torch.testing.assert_close(stem, model.net.bn1(model.net.conv1(x)))
+    assert len(sums) == len(activated) == 8
+    for found, out in zip(sums, activated, strict=True):
+        torch.testing.assert_close(torch.relu(found), out)
+    torch.testing.assert_close(sums[-1], model.preactivations(x))
+
+
+@pytest.mark.parametrize(("name", "width"), [("cnn", 128), ("resnet18", 512)])
+def test_the_representation_is_what_the_output_layer_sees(configure, name, width):
+    model = make_model(configure(model=name), SMALL, 10).eval()
+    hidden = torch.relu(model.preactivations(images(2, SMALL)))
+    output = model.output if name == "cnn" else model.net.fc
+    seen = model.representation(hidden)
+    assert seen.shape == (2, width)
+    assert torch.equal(output(seen), model.head(hidden))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 from scipy.special import digamma
 
-from fedeas_app.oui import BetaFit, aggregation_weights, fit_beta, oui, scores
+from fedeas_app.oui import BetaFit, aggregation_weights, combine, fit_beta, oui, scores, smooth
 
 QUICK = settings(max_examples=60, deadline=None)
 
@@ -309,3 +309,44 @@ def test_bad_exponents(name, value):
 
 def test_a_fit_is_a_plain_tuple():
     assert BetaFit(1.0, 2.0, "moments") == (1.0, 2.0, "moments")
+
+
+def test_scores_against_several_rounds_use_their_distribution():
+    now, before = [0.2, 0.5], [0.1, 0.3, 0.4]
+    among = np.array(before + now)
+    m, v = among.mean(), among.var(ddof=1)
+    kappa = m * (1 - m) / v - 1
+    f = scipy.stats.beta(m * kappa, (1 - m) * kappa).cdf(now)
+    assert scores(now, among) == pytest.approx(2 * np.minimum(f, 1 - f))
+    assert scores(now, now).tolist() == scores(now).tolist()
+
+
+def test_equal_values_of_a_round_are_told_apart_from_those_of_others():
+    assert scores([0.3, 0.3], [0.3, 0.3, 0.3]).tolist() == [1.0, 1.0]
+    low, same = scores([0.1, 0.1], [0.4, 0.5, 0.6, 0.1, 0.1])
+    assert low == same < 0.5
+
+
+def test_rank_scores_against_several_rounds(monkeypatch):
+    monkeypatch.setattr("fedeas_app.oui.fit_beta", lambda values: None)
+    # Ranks among 0.1, 0.2, 0.2, 0.3, 0.4: 2.5 and 5, over 6.
+    found = scores([0.2, 0.4], [0.3, 0.1, 0.2, 0.2, 0.4])
+    assert found == pytest.approx([2 * 2.5 / 6, 2 * (1 - 5 / 6)])
+
+
+def test_a_running_mean_forgets_exponentially():
+    assert smooth(0.4, None, 0.9) == 0.4
+    assert smooth(0.4, 0.2, 0.0) == 0.4
+    values, mean = [0.1, 0.5, 0.3, 0.7], None
+    for value in values:
+        mean = smooth(value, mean, 0.25)
+    weights = [0.25**3, 0.75 * 0.25**2, 0.75 * 0.25, 0.75]
+    assert mean == pytest.approx(np.dot(weights, values))
+
+
+def test_another_factor_multiplies_the_weights():
+    n, s, factor = [10, 20, 30], [0.5, 1.0, 0.1], [0.2, 0.0011, 1.001]
+    w = np.array(n) ** 0.5 * (np.array(s) + 0.01) ** 2 * factor
+    found = combine(n, s, epsilon=0.01, rho=0.5, gamma=2.0, factors=factor)
+    assert found == pytest.approx(w / w.sum())
+    assert found.sum() == pytest.approx(1.0)

@@ -9,17 +9,18 @@ import numpy as np
 import pytest
 import torch
 from fake_grid import FakeGrid, by_superlink, failed, node_ids
-from flwr.app import Array, Context, RecordDict
+from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
 from safetensors.torch import load_file
 
 import server_app
-from fedeas_app import budget
+from fedeas_app import budget, messages
 from fedeas_app.client import Client, Order
 from fedeas_app.data import load_split
 from fedeas_app.errors import UserError
 from fedeas_app.evaluation import Evaluator
-from fedeas_app.local import train_sgd
+from fedeas_app.local import Job, train_locally, train_sgd
 from fedeas_app.settings import Settings
+from fedeas_app.strategies.registry import STRATEGIES
 
 FILES = {
     "config.toml", "manifest.json", "preparation.jsonl", "plan.json", "rounds.jsonl",
@@ -131,6 +132,9 @@ def test_fedavg_with_equal_clients_is_the_mean_of_their_training(configure):
         {"policy": "none", "strategy": "fedoui", "fraction_train": 0.5},
         {"policy": "fedeas", "strategy": "fedoui", "augment": True},
         {"policy": "missing-only", "strategy": "fedavg"},
+        {"policy": "none", "strategy": "scaffold", "fraction_train": 0.5},
+        {"policy": "none", "strategy": "moon"},
+        {"policy": "none", "strategy": "fedoui-fedalign", "oui_window": 2, "oui_smoothing": 0.5},
     ],
 )
 def test_a_seed_gives_the_same_bits(configure, fake_generator, keys, tmp_path):
@@ -326,3 +330,196 @@ def test_the_record_says_what_every_round_weighed(configure):
         assert [p["weight"] for p in people] == pytest.approx([n / 300 for n in sizes])
         assert line["train-loss"] == pytest.approx(sum(p["weight"] * p["loss"] for p in people))
     assert Path(record.directory, "accuracy.png").stat().st_size > 1000
+
+
+OTHERS = sorted(set(STRATEGIES) - {"fedavg", "fedoui"})
+
+
+@pytest.mark.parametrize("strategy", OTHERS)
+def test_every_strategy_runs_and_says_what_it_weighed(configure, strategy):
+    settings = configure(strategy=strategy, rounds=2)
+    record = start(settings)
+    details = {"fedalign": {"agreement"}, "fedoui-fedalign": {"agreement"},
+               "scaffold": {"state-lost"}, "moon": {"state-lost"}}  # fmt: skip
+    common = {"partition", "num-examples", "oui", "loss", "score", "weight", "drift"}
+    for line in record.lines("rounds")[1:]:
+        people = line["participants"]
+        assert sum(p["weight"] for p in people) == pytest.approx(1.0)
+        assert all(set(p) == common | details.get(strategy, set()) for p in people)
+        assert line["drift"] == pytest.approx(sum(p["weight"] * p["drift"] for p in people))
+        assert not any(p.get("state-lost") for p in people)
+    fedavg = start(configure(strategy="fedavg", rounds=2, run_name="fedavg"))
+    assert not equal_models(record.model, fedavg.model)
+    assert not (settings.cache_path / "client-states").exists() or not list(
+        (settings.cache_path / "client-states").iterdir()
+    )
+
+
+class Watch:
+    """Keeps what goes out and comes back beside the model, and may spoil a reply."""
+
+    def __init__(self, spoil=None):
+        self.out, self.back, self.spoil = {}, {}, spoil
+
+    def __call__(self, partition, request, reply):
+        if request.metadata.message_type == "train":
+            server_round = request.content["config"]["server-round"]
+            extras = request.content.array_records.get("extras", {})
+            self.out[server_round] = {name: a.numpy() for name, a in extras.items()}
+            extras = reply.content.array_records.get("extras", {})
+            self.back[server_round, partition] = {name: a.numpy() for name, a in extras.items()}
+            if self.spoil is not None:
+                return self.spoil(server_round, partition, reply)
+        return reply
+
+    def variates(self, until, counted=lambda server_round, partition: True):
+        """c_k of the four clients after some rounds, from what they sent."""
+        return [
+            {
+                name: sum(self.back[r, k][name] for r in range(1, until + 1) if counted(r, k))
+                for name in self.back[1, k]
+            }
+            for k in range(4)
+        ]
+
+
+@pytest.mark.parametrize("option", ["I", "II"])
+@pytest.mark.parametrize("weights", ["clients", "examples"])
+def test_scaffold_keeps_its_variates_and_c_is_their_mean(configure, option, weights):
+    settings = configure(strategy="scaffold", scaffold_option=option, scaffold_weights=weights)
+    sizes = [len(Client(settings, k, 4).indices) for k in range(4)]
+    p = [1, 1, 1, 1] if weights == "clients" else sizes
+    kept = {}
+
+    def look(server_round, partition, reply):
+        (run,) = (settings.cache_path / "client-states").iterdir()
+        kept[server_round, partition] = load_file(run / f"{partition}-{server_round}.safetensors")
+        return reply
+
+    watch = Watch(look)
+    start(settings, FakeGrid(settings, tamper=watch))
+    parameters = dict(Client(settings, 0, 4).model().named_parameters())
+    assert not any(c.any() for c in watch.out[1].values())
+    for server_round in (1, 2):
+        c_k = watch.variates(server_round)
+        assert list(watch.out[server_round + 1]) == list(parameters)
+        for name, c in watch.out[server_round + 1].items():
+            assert np.allclose(
+                c, np.average([own[name] for own in c_k], axis=0, weights=p), atol=1e-6
+            )
+            for k in range(4):
+                assert c_k[k][name].any()
+                stored = kept[server_round, k][name].numpy()
+                assert np.allclose(stored, c_k[k][name], atol=1e-6)
+
+
+def test_a_lost_reply_leaves_c_the_mean_of_all_variates(configure):
+    def spoil(server_round, partition, reply):
+        if (server_round, partition) == (2, 1):
+            spoilt = reply.content["extras"]["output.bias"].numpy().copy()
+            spoilt[3] = np.inf
+            reply.content["extras"]["output.bias"] = Array(spoilt)
+        return reply
+
+    watch = Watch(spoil)
+    settings = configure(strategy="scaffold", rounds=4, scaffold_weights="clients")
+    record = start(settings, FakeGrid(settings, tamper=watch))
+    assert record.lines("rounds")[2]["failures"] == {
+        "1": "beside the model, output.bias holds values that are not finite"
+    }
+    c_k = watch.variates(3, counted=lambda r, k: (r, k) != (2, 1))
+    for name, c in watch.out[4].items():
+        assert np.allclose(c, np.mean([own[name] for own in c_k], axis=0), atol=1e-6)
+    assert not any(
+        p["state-lost"] for line in record.lines("rounds")[1:] for p in line["participants"]
+    )
+
+
+@pytest.mark.parametrize("strategy", ["scaffold", "moon"])
+def test_lost_states_are_told_and_training_goes_on(configure, strategy, tmp_path):
+    settings = configure(strategy=strategy, cache_dir=str(tmp_path / "cache"))
+
+    def lose(server_round, partition, reply):
+        if (server_round, partition) == (2, 3):  # the last to answer
+            shutil.rmtree(settings.cache_path / "client-states")
+        return reply
+
+    record = start(settings, FakeGrid(settings, tamper=Watch(lose)))
+    lost = [[p["state-lost"] for p in line["participants"]] for line in record.lines("rounds")[1:]]
+    assert lost == [[0] * 4, [0] * 4, [1] * 4]
+    assert record.summary["status"] == "completed"
+
+
+def test_moon_trains_against_each_clients_own_last_model(configure):
+    """Two rounds of two clients by hand: what is kept stays with its client."""
+    settings = configure(strategy="moon", num_clients=2, rounds=2, seed=4)
+    record = start(settings, FakeGrid(settings, 2))
+    clients = [Client(settings, k, 2) for k in range(2)]
+    shares = [len(client.indices) / 300 for client in clients]
+    states = [{}, {}]
+    w = {name: tensor.clone() for name, tensor in clients[0].model().state_dict().items()}
+    for server_round in (1, 2):
+        for k, client in enumerate(clients):
+            model, rng = client.model(), client.rng(server_round)
+            model.load_state_dict(w)
+            job = Job(model, client.examples(Order()), settings, rng, state=states[k])
+            states[k] = {n: t.clone() for n, t in train_locally(job).state.items()}
+        for name in w:
+            mean = sum(
+                share * own[name].numpy().astype(np.float64)
+                for share, own in zip(shares, states, strict=True)
+            )
+            w[name] = torch.from_numpy(mean.astype(np.float32))
+    assert all(torch.equal(record.model[name], tensor) for name, tensor in w.items())
+
+
+@pytest.mark.parametrize("strategy", ["scaffold", "moon"])
+def test_states_of_an_earlier_run_of_the_same_seed_are_never_met(configure, strategy):
+    """The first run fails in round 3 and leaves its states behind."""
+
+    def fail(partition, request, reply):
+        late = request.metadata.message_type == "train" and (
+            request.content["config"]["server-round"] == 3
+        )
+        return failed("Gone.")(partition, request, reply) if late else reply
+
+    fresh = start(configure(strategy=strategy, run_name="fresh"))
+    broken = configure(strategy=strategy, run_name="broken")
+    with pytest.raises(UserError, match="Gone"):
+        start(broken, FakeGrid(broken, tamper=fail))
+    states = broken.cache_path / "client-states"
+    assert len(list(states.glob("*/*.safetensors"))) == 8
+    again = start(configure(strategy=strategy, run_name="again"))
+    assert equal_models(fresh.model, again.model)
+    shutil.rmtree(states)
+
+
+def test_scaffold_sends_its_variates_and_nothing_else_of_the_client(configure):
+    settings = configure(strategy="scaffold")
+    grid = FakeGrid(settings)
+    start(settings, grid)
+    shapes = {n: tuple(p.shape) for n, p in Client(settings, 0, 4).model().named_parameters()}
+    for reply in grid.replies:
+        if reply.metadata.message_type == "train":
+            assert set(reply.content) == {"metrics", "arrays", "extras"}
+            assert set(reply.content["metrics"]) == ALLOWED["train"] | {"state-lost"}
+            extras = reply.content["extras"]
+            assert {name: array.numpy().shape for name, array in extras.items()} == shapes
+
+
+def test_a_variate_that_does_not_fit_the_model_is_refused_by_the_client(configure):
+    settings = configure(strategy="scaffold")
+    parameters = dict(Client(settings, 0, 4).model().named_parameters())
+    whole = {name: Array(np.zeros(tuple(p.shape), np.float32)) for name, p in parameters.items()}
+    wrong = [
+        {name: array for name, array in whole.items() if name != "output.bias"},
+        whole | {"output.bias": Array(np.zeros(3, np.float32))},
+        whole | {"output.bias": Array(np.zeros(10))},
+        whole | {"output.bias": Array(np.full(10, np.nan, np.float32))},
+    ]
+    request = Message(RecordDict({"extras": ArrayRecord(whole)}), 1, "train")
+    assert list(messages.read_extras(request, parameters)) == list(parameters)
+    for arrays in wrong:
+        request = Message(RecordDict({"extras": ArrayRecord(arrays)}), 1, "train")
+        with pytest.raises(UserError, match="does not fit the model"):
+            messages.read_extras(request, parameters)

@@ -48,9 +48,24 @@ WRONG = [
     ("augment", 1, "true or false"),
     ("augment", "yes", "true or false"),
     ("model", "vgg", "'cnn', 'resnet18'"),
-    ("strategy", "fedsgd", "'fedavg', 'fedoui'"),
+    ("strategy", "fedsgd", "'fedavg', 'fedprox', 'scaffold'"),
     ("weight-by", "synthetic", "'real', 'total'"),
     ("oui-probe-size", 1, "≥ 2"),
+    ("oui-window", 0, "≥ 1"),
+    ("oui-smoothing", 1.0, "≥ 0 and < 1"),
+    ("oui-layers", "first", "'penultimate', 'all'"),
+    ("proximal-mu", -0.1, "a number ≥ 0 or 'auto'"),
+    ("proximal-mu", math.inf, "'auto'"),
+    ("scaffold-option", "III", "'I', 'II'"),
+    ("scaffold-weights", "n", "'examples', 'clients'"),
+    ("moon-mu", 0, "> 0"),
+    ("moon-temperature", 0.0, "> 0"),
+    ("server-learning-rate", 0, "a number > 0 or 'auto'"),
+    ("server-momentum", 1.0, "< 1"),
+    ("server-tau", 0, "> 0"),
+    ("noisy-fraction", 1.1, "≥ 0 and ≤ 1"),
+    ("noise-rate", -0.1, "≥ 0 and ≤ 1"),
+    ("rare-cap", 0, "≥ 1"),
     ("policy", "FedEAS", "'fedeas'"),
     ("beta", -1, "≥ 0"),
     ("beta", math.inf, "≥ 0"),
@@ -154,6 +169,35 @@ def test_absolute_and_home_directories_are_expanded(value, monkeypatch):
     parsed = Settings.parse({"cache-dir": value, "output-dir": value})
     expected = Path(value.replace("~", "/home/of/someone"))
     assert parsed.cache_path == parsed.output_path == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "mu"),
+    [
+        ({"strategy": "fedprox"}, 0.01),
+        ({"strategy": "fedprox", "proximal-mu": 1}, 1.0),
+        ({"strategy": "fedoui"}, 0.0),
+        ({"strategy": "fedoui", "proximal-mu": 0.01}, 0.01),
+        ({"strategy": "moon", "proximal-mu": 0.5}, 0.5),
+        ({"strategy": "scaffold"}, 0.0),
+        ({"strategy": "scaffold", "proximal-mu": 0}, 0.0),
+    ],
+)
+def test_the_proximal_term_is_fedproxs_own_and_an_option_elsewhere(values, mu):
+    assert Settings.parse(values).mu == mu
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"strategy": "fedprox", "proximal-mu": 0.0}, "proximal-mu is 0, which makes .* FedAvg"),
+        ({"strategy": "scaffold", "proximal-mu": 0.1}, "proximal-mu is 0.1, .* set it to 0"),
+    ],
+)
+def test_no_strategy_runs_as_another_than_its_name(values, words):
+    text = message(values)
+    assert re.match(words, text)
+    assert text.endswith(".")
 
 
 def test_settings_cannot_be_changed():

@@ -5,6 +5,7 @@ import torch
 
 from fedeas_app.client import Client
 from fedeas_app.data import load_split, partition, partition_digest
+from fedeas_app.data.scenarios import noisy_clients, rare_clients
 from fedeas_app.errors import UserError
 from fedeas_app.task import load_task
 
@@ -37,6 +38,17 @@ def test_the_manifest_names_the_partition_of_these_clients(configure):
         digests = load_task(settings, clients).manifest["digests"]
         parts = partition(train.labels, clients, settings)
         assert digests["partition"] == partition_digest(parts)
+
+
+def test_the_manifest_names_the_poor_clients(configure):
+    assert load_task(configure(), 4).manifest["scenario"] == {}
+    settings = configure(noisy_fraction=0.5, rare_fraction=0.25, rare_cap=9)
+    assert load_task(settings, 4).manifest["scenario"] == {
+        "noisy-clients": noisy_clients(4, settings),
+        "noise-rate": 0.4,
+        "rare-clients": rare_clients(4, settings),
+        "rare-cap": 9,
+    }
 
 
 @pytest.mark.parametrize(

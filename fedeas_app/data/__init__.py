@@ -1,6 +1,16 @@
 """Labelled images, decoded once and memory-mapped, and their spread over clients."""
 
 from fedeas_app.data.partitions import counts, partition, partition_digest
+from fedeas_app.data.scenarios import observed_counts, observed_labels
 from fedeas_app.data.split import Split, SplitName, load_split
 
-__all__ = ["Split", "SplitName", "counts", "load_split", "partition", "partition_digest"]
+__all__ = [
+    "Split",
+    "SplitName",
+    "counts",
+    "load_split",
+    "observed_counts",
+    "observed_labels",
+    "partition",
+    "partition_digest",
+]

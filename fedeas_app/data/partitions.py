@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from fedeas_app import files
 from fedeas_app.data import partitioners
 from fedeas_app.data.partitioners import Indices
+from fedeas_app.data.scenarios import make_rare
 from fedeas_app.settings import Settings
 from fedeas_app.store import DamagedError, load_or_build
 
@@ -27,7 +28,8 @@ def partition(labels: NDArray[np.int64], num_clients: int, settings: Settings) -
     ``FederatedDataset`` does by default. ``PathologicalPartitioner`` draws the classes of each
     client, so that a class may go to none: its samples are then unused, and a warning is logged.
 
-    The result is kept in ``cache_path/partitions`` for all processes of the machine.
+    The result is kept in ``cache_path/partitions`` for all processes of the machine. Rare clients
+    (``rare-fraction``) get a part of theirs.
 
     Parameters
     ----------
@@ -36,8 +38,8 @@ def partition(labels: NDArray[np.int64], num_clients: int, settings: Settings) -
     num_clients : int
         K.
     settings : Settings
-        ``partitioner``, ``alpha``, ``classes_per_client``, ``min_partition_size``, ``seed`` and
-        ``cache_dir`` are used.
+        ``partitioner``, ``alpha``, ``classes_per_client``, ``min_partition_size``,
+        ``rare_fraction``, ``rare_cap``, ``seed`` and ``cache_dir`` are used.
 
     Returns
     -------
@@ -55,7 +57,7 @@ def partition(labels: NDArray[np.int64], num_clients: int, settings: Settings) -
     target = settings.cache_path / "partitions" / _key(labels, num_clients, settings)
     read = partial(_read, num_clients=num_clients, num_samples=len(labels))
     fill = partial(_fill, labels=labels, num_clients=num_clients, settings=settings)
-    return load_or_build(target, read, fill)
+    return make_rare(load_or_build(target, read, fill), settings)
 
 
 def counts(

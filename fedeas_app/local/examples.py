@@ -46,6 +46,11 @@ class Examples:
             images = crop_and_flip(images, rng) if augment else images
             yield normalise(images), self.labels[chosen.to(self.labels.device)]
 
+    def in_order(self, size: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Yield one pass as they are stored, neither shuffled nor augmented."""
+        for images, labels in zip(self.images.split(size), self.labels.split(size), strict=True):
+            yield normalise(images), labels
+
 
 def normalise(images: torch.Tensor) -> torch.Tensor:
     """Scale uint8 pixels to [-1, 1].

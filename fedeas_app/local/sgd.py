@@ -1,14 +1,27 @@
 """Plain local SGD, the client's side of FedAvg (McMahan et al., arXiv 1602.05629)."""
 
+from collections.abc import Callable
+
 import torch
 from torch.nn import functional
 
 from fedeas_app.local.examples import Examples
 from fedeas_app.settings import Settings
 
+# Images to logits, and what an algorithm adds to their cross-entropy.
+Forward = Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor | float]]
+# Changes the gradients of a batch before the step.
+Correction = Callable[[], None]
+
 
 def train_sgd(
-    model: torch.nn.Module, examples: Examples, settings: Settings, rng: torch.Generator
+    model: torch.nn.Module,
+    examples: Examples,
+    settings: Settings,
+    rng: torch.Generator,
+    *,
+    forward: Forward | None = None,
+    correct: Correction | None = None,
 ) -> float:
     """Train the model in place for the local epochs and return the mean loss over what was seen.
 
@@ -19,23 +32,35 @@ def train_sgd(
     examples : Examples
         Real and synthetic images, on the model's device.
     settings : Settings
-        Epochs, batch size, learning rate, momentum, weight decay, augmentation.
     rng : torch.Generator
         Orders the batches and draws the augmentation.
+    forward : callable, optional
+        Gives the logits and a term to add to the loss; the model's logits alone if left out. The
+        term is not part of the loss returned.
+    correct : callable, optional
+        Called between the gradients of a batch and the step that they lead to.
     """
-    optimizer = torch.optim.SGD(
+    forward = forward or (lambda images: (model(images), 0.0))
+    optimizer = _optimizer(model, settings)
+    model.train()
+    total = torch.zeros((), device=examples.labels.device)
+    for _ in range(settings.local_epochs):
+        for images, labels in examples.batches(settings.batch_size, rng, augment=settings.augment):
+            logits, term = forward(images)
+            loss = functional.cross_entropy(logits, labels)
+            optimizer.zero_grad()
+            (loss + term).backward()
+            if correct is not None:
+                correct()
+            optimizer.step()
+            total += loss.detach() * len(labels)
+    return float(total) / max(1, len(examples) * settings.local_epochs)
+
+
+def _optimizer(model: torch.nn.Module, settings: Settings) -> torch.optim.SGD:
+    return torch.optim.SGD(
         model.parameters(),
         lr=settings.learning_rate,
         momentum=settings.momentum,
         weight_decay=settings.weight_decay,
     )
-    model.train()
-    total = torch.zeros((), device=examples.labels.device)
-    for _ in range(settings.local_epochs):
-        for images, labels in examples.batches(settings.batch_size, rng, augment=settings.augment):
-            loss = functional.cross_entropy(model(images), labels)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            total += loss.detach() * len(labels)
-    return float(total) / max(1, len(examples) * settings.local_epochs)

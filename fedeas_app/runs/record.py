@@ -5,7 +5,8 @@
 ``manifest.json``      versions, machine, and digests of data, partition, generator, initial model
 ``preparation.jsonl``  a line for each client as it becomes ready
 ``plan.json``          the plan: totals, imbalance before and after, every client's part
-``rounds.jsonl``       a line a round: accuracy, loss, every participant's n_k, OUI, score, weight
+``rounds.jsonl``       a line a round: accuracy, loss, every participant's n_k, OUI, score, weight,
+                       drift, and what else the strategy found out about it
 ``model.safetensors``  the final model
 ``accuracy.png``       test accuracy over rounds
 ``summary.json``       final, best, AUC, seconds for each phase; or why the run failed
@@ -29,7 +30,7 @@ from fedeas_app.evaluation import area_under_curve
 from fedeas_app.files import make_directory, write_bytes, write_text
 from fedeas_app.preparation import ClientPlan, Plan
 from fedeas_app.settings import Settings
-from fedeas_app.strategies.base import RoundReport
+from fedeas_app.strategies.report import Participant, RoundReport
 
 
 class RunRecord:
@@ -94,7 +95,8 @@ class RunRecord:
             line |= {
                 "train-loss": report.train_loss,
                 "effective-clients": report.effective_clients,
-                "participants": [_kebab(asdict(p)) for p in report.participants],
+                "drift": report.drift,
+                "participants": [_line(p) for p in report.participants],
                 "failures": {str(partition): text for partition, text in report.failures.items()},
             }
         self._append("rounds.jsonl", line)
@@ -157,6 +159,12 @@ def _new_directory(settings: Settings) -> Path:
 def _candidates(name: str, *, unique: bool) -> list[str]:
     """Return the names to try: two unnamed runs may start within a second."""
     return [name, *(f"{name}-{number}" for number in range(2, 100))] if unique else [name]
+
+
+def _line(participant: Participant) -> dict[str, Any]:
+    values = _kebab(asdict(participant))
+    details: dict[str, float] = values.pop("details")
+    return values | details
 
 
 def _kebab(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from flwr.common.logger import log
 
+from fedeas_app.data.scenarios import describe_in_words
 from fedeas_app.preparation import Plan
 from fedeas_app.runs.directory import summary_line
 from fedeas_app.settings import Settings
@@ -34,7 +35,7 @@ def plan_lines(plan: Plan, settings: Settings) -> list[str]:
     ]
     if len(plan.clients) > _SHOWN:
         lines.append(f"     ... and {len(plan.clients) - _SHOWN} more clients, all in plan.json")
-    return [*lines, *total_lines(plan)]
+    return [*lines, *describe_in_words(len(plan.clients), settings), *total_lines(plan)]
 
 
 def total_lines(plan: Plan) -> list[str]:

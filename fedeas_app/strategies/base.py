@@ -1,80 +1,101 @@
 """What all weighting rules share: who takes part, which replies count, the ordered average."""
 
+import uuid
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 from logging import INFO, WARNING
+from typing import ClassVar
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.common.logger import log
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 
 from fedeas_app import messages, seeds
+from fedeas_app.client_state import Address, forget
 from fedeas_app.errors import UserError
-from fedeas_app.federation import addressee, reason, refuse_dead_worker, summarise
+from fedeas_app.federation import addressee, refuse_dead_worker, summarise
 from fedeas_app.preparation import Plan
 from fedeas_app.settings import Settings
-from fedeas_app.strategies.updates import BadReplyError, Updates
-
-
-@dataclass(frozen=True)
-class Participant:
-    """One client's part in a round; score and weight are the server's."""
-
-    partition: int
-    num_examples: int
-    oui: float
-    loss: float
-    score: float = 1.0
-    weight: float = 0.0
-
-
-@dataclass(frozen=True)
-class RoundReport:
-    """Who took part in a round and who failed, with the reason."""
-
-    participants: tuple[Participant, ...]
-    failures: dict[int, str] = field(default_factory=dict)
-
-    @property
-    def train_loss(self) -> float:
-        """The weighted mean of the clients' training losses."""
-        return sum(p.weight * p.loss for p in self.participants)
-
-    @property
-    def effective_clients(self) -> float:
-        """1 / Σ w², the number of equal clients that would average as much noise away."""
-        return 1.0 / sum(p.weight**2 for p in self.participants)
+from fedeas_app.strategies.replies import accept
+from fedeas_app.strategies.report import Participant, RoundReport
+from fedeas_app.strategies.updates import BadReplyError, Spread, Updates
 
 
 class WeightedAverage(Strategy):
     """A Flower strategy: a seeded cohort, checked replies, a weighted mean in partition order.
 
-    A rule overrides :meth:`weigh` alone.
+    A rule overrides :meth:`weigh`; one with more to it also :meth:`examine`, :meth:`extras` and
+    :meth:`take`, or :meth:`step`.
 
     Parameters
     ----------
     settings : Settings
     plan : Plan
         The clients and what each was told to make.
+    trainable : collection of str, optional
+        Names of the trainable parameters; every floating-point array if left out.
+
+    Attributes
+    ----------
+    has_state : bool
+        Whether clients keep something from round to round.
     """
 
-    def __init__(self, settings: Settings, plan: Plan) -> None:
+    has_state: ClassVar[bool] = False
+
+    def __init__(
+        self, settings: Settings, plan: Plan, trainable: Collection[str] | None = None
+    ) -> None:
         self.settings = settings
         self.plan = plan
         self.reports: dict[int, RoundReport] = {}
+        self._trainable = trainable
         self._arrays = ArrayRecord()
+        self._extras = ArrayRecord()
         self._sent: list[Message] = []
+        # Random, not of the seed: the states of an earlier run of the same seed must not be met.
+        self._state_key = uuid.uuid4().hex
+        self._accepted = dict.fromkeys(plan.nodes, 0)
 
     @abstractmethod
     def weigh(
         self, participants: list[Participant]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the weights, which sum to 1, and the scores behind them, shape (n,) each."""
+
+    def examine(self, participants: list[Participant], models: Updates) -> list[Participant]:
+        """Add details to the participants that :meth:`weigh` needs; by default none."""
+        return participants
+
+    def extras(self) -> ArrayRecord:
+        """Return what clients get beside the model, and send back in the same form; nothing."""
+        return ArrayRecord()
+
+    def take(self, extras: Updates, partitions: list[int]) -> None:
+        """Work with what came back beside the models of these partitions."""
+
+    def step(self, server_round: int, arrays: ArrayRecord) -> ArrayRecord:
+        """Turn the average of the clients' models into the next global model: it is that."""
+        return arrays
+
+    @property
+    def trainable(self) -> list[str]:
+        """Names of the trainable parameters of this round's global model."""
+        wanted = self._arrays if self._trainable is None else self._trainable
+        return [name for name in wanted if self._arrays[name].dtype.startswith("float")]
+
+    def parameters(self) -> dict[str, NDArray[np.generic]]:
+        """Return the trainable parameters of this round's global model, by name."""
+        return {name: self._arrays[name].numpy() for name in self.trainable}
+
+    def forget(self) -> None:
+        """Remove what clients on this machine kept for the run, which is over."""
+        forget(self.settings.cache_path, self._state_key)
 
     def cohort(self, server_round: int) -> list[int]:
         """Return this round's partitions: they depend on the seed and the round alone."""
@@ -88,11 +109,10 @@ class WeightedAverage(Strategy):
     ) -> Iterable[Message]:
         """Address the global model to this round's cohort."""
         self._arrays = arrays
+        self._extras = self.extras()
         self._sent = [
             Message(
-                messages.train_request(arrays, server_round, self.plan.orders[partition]),
-                self.plan.nodes[partition],
-                messages.TRAIN,
+                self._request(server_round, partition), self.plan.nodes[partition], messages.TRAIN
             )
             for partition in self.cohort(server_round)
         ]
@@ -108,23 +128,19 @@ class WeightedAverage(Strategy):
         UserError
             No reply of the round counts, with the reasons; or a simulation worker was killed.
         """
-        with Updates(self._arrays) as updates:
-            participants, failures = self._collect(replies, updates)
+        with Updates(self._arrays) as models, Updates(self._extras) as extras:
+            participants, failures = self._collect(replies, models, extras)
             self._complain(server_round, failures)
             if not participants:
                 reasons = summarise(Counter(failures.values()))
                 raise UserError(f"Round {server_round} has no usable reply: {reasons}")
-            weights, scores = self.weigh(participants)
-            arrays = updates.average(
-                {p.partition: float(w) for p, w in zip(participants, weights, strict=True)}
-            )
-        report = RoundReport(
-            tuple(
-                Participant(p.partition, p.num_examples, p.oui, p.loss, float(score), float(weight))
-                for p, score, weight in zip(participants, scores, weights, strict=True)
-            ),
-            failures,
-        )
+            participants = self._weighed(self.examine(participants, models))
+            shares = {p.partition: p.weight for p in participants}
+            arrays = self.step(server_round, models.average(shares))
+            spread = models.spread(shares, self.trainable)
+            self.take(extras, list(shares))
+        self._accepted |= dict.fromkeys(shares, server_round)
+        report = _report(participants, failures, spread)
         self.reports[server_round] = report
         return arrays, MetricRecord({"train-loss": report.train_loss})
 
@@ -145,8 +161,20 @@ class WeightedAverage(Strategy):
         log(INFO, "\t└──> %s clients, %s a round", len(self.plan.nodes), len(self.cohort(1)))
         log(INFO, "\t└──> policy %s, seed %s", self.settings.policy, self.settings.seed)
 
+    def _request(self, server_round: int, partition: int) -> RecordDict:
+        state = Address(self._state_key, self._accepted[partition]) if self.has_state else None
+        order = self.plan.orders[partition]
+        return messages.train_request(self._arrays, server_round, order, self._extras, state)
+
+    def _weighed(self, participants: list[Participant]) -> list[Participant]:
+        weights, scores = self.weigh(participants)
+        return [
+            replace(p, score=float(score), weight=float(weight))
+            for p, score, weight in zip(participants, scores, weights, strict=True)
+        ]
+
     def _collect(
-        self, replies: Iterable[Message], updates: Updates
+        self, replies: Iterable[Message], models: Updates, extras: Updates
     ) -> tuple[list[Participant], dict[int, str]]:
         """Keep the replies that count, in order of partition, and the reasons of the others."""
         partitions = {node: partition for partition, node in self.plan.nodes.items()}
@@ -158,9 +186,11 @@ class WeightedAverage(Strategy):
             partition = partitions[addressee(self._sent, reply)]
             missing.discard(partition)
             try:
-                participants.append(_accept(partition, reply, updates))
+                participant = accept(partition, reply, models, extras, has_state=self.has_state)
             except BadReplyError as error:
                 failures[partition] = str(error)
+            else:
+                participants.append(participant)
         late = f"no reply within {self.settings.round_timeout:g} seconds"
         failures.update(dict.fromkeys(sorted(missing), late))
         return sorted(participants, key=lambda p: p.partition), failures
@@ -178,30 +208,12 @@ class WeightedAverage(Strategy):
             )
 
 
-def _accept(partition: int, reply: Message, updates: Updates) -> Participant:
-    """Check a reply and keep its model.
-
-    Raises
-    ------
-    BadReplyError
-        The client failed, or its reply is not what it should be.
-    """
-    if reply.has_error():
-        raise BadReplyError(reason(reply))
-    metrics = reply.content.metric_records.get(messages.METRICS, MetricRecord())
-    arrays = reply.content.array_records.get(messages.ARRAYS, ArrayRecord())
-    num_examples = metrics.get("num-examples")
-    if type(num_examples) is not int or num_examples < 1:
-        raise BadReplyError(f"num-examples is {num_examples!r}, not a whole number of at least 1")
-    oui, loss = _number(metrics, "oui"), _number(metrics, "loss")
-    if not 0 <= oui <= 1:
-        raise BadReplyError(f"oui is {oui!r}, not between 0 and 1")
-    updates.add(partition, arrays)
-    return Participant(partition, num_examples, oui, loss)
-
-
-def _number(metrics: MetricRecord, key: str) -> float:
-    value = metrics.get(key)
-    if not isinstance(value, int | float) or not np.isfinite(value):
-        raise BadReplyError(f"{key} is {value!r}, not a finite number")
-    return float(value)
+def _report(
+    participants: list[Participant], failures: dict[int, str], spread: Spread
+) -> RoundReport:
+    drifts = spread.drifts()
+    if drifts is None:
+        return RoundReport(tuple(participants), failures)
+    told = [replace(p, details=p.details | {"drift": drifts[p.partition]}) for p in participants]
+    mean = sum(p.weight * drifts[p.partition] for p in participants)
+    return RoundReport(tuple(told), failures, mean)

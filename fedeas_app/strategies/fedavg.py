@@ -3,7 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from fedeas_app.strategies.base import Participant, WeightedAverage
+from fedeas_app.strategies.base import WeightedAverage
+from fedeas_app.strategies.report import Participant
 
 
 class FedAvg(WeightedAverage):

@@ -1,7 +1,9 @@
 """The models that came back in a round: checked, kept off the heap, averaged in client order."""
 
+import math
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from functools import reduce
 from types import TracebackType
 from typing import Self
@@ -15,6 +17,39 @@ _IN_MEMORY = 64 * 2**20  # bytes; what exceeds it goes to a temporary file
 
 class BadReplyError(ValueError):
     """A reply that must not count, with the reason."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How the updates Δ_k = w_k − w_t of a round lie around their weighted mean Δ̄.
+
+    Attributes
+    ----------
+    squares : dict of int to float
+        ‖Δ_k‖² of each partition.
+    products : dict of int to float
+        ⟨Δ_k, Δ̄⟩ of each partition.
+    mean_square : float
+        ‖Δ̄‖².
+    """
+
+    squares: dict[int, float]
+    products: dict[int, float]
+    mean_square: float
+
+    def cosines(self) -> dict[int, float]:
+        """Return cos(Δ_k, Δ̄) of each partition; 0 where either is 0."""
+        lengths = {k: math.sqrt(square * self.mean_square) for k, square in self.squares.items()}
+        return {k: self.products[k] / length if length else 0.0 for k, length in lengths.items()}
+
+    def drifts(self) -> dict[int, float] | None:
+        """Return ‖Δ_k − Δ̄‖² / ‖Δ̄‖² of each partition; None where Δ̄ is 0."""
+        if not self.mean_square:
+            return None
+        return {
+            k: max(0.0, square - 2 * self.products[k] + self.mean_square) / self.mean_square
+            for k, square in self.squares.items()
+        }
 
 
 class Updates:
@@ -32,6 +67,7 @@ class Updates:
 
     def __init__(self, arrays: ArrayRecord) -> None:
         template = {name: array.numpy() for name, array in arrays.items()}
+        self._global = arrays
         self._template = {name: (a.shape, a.dtype, a.nbytes) for name, a in template.items()}
         self._size = sum(a.nbytes for a in template.values())
         self._slots: dict[int, int] = {}
@@ -82,6 +118,33 @@ class Updates:
             offset += nbytes
         return ArrayRecord(merged)
 
+    def spread(self, weights: Mapping[int, float], names: Collection[str]) -> Spread:
+        """Measure the updates against their weighted mean, in a second pass over them.
+
+        Array by array, and added up in order of partition: memory stays at about one array, and
+        bits do not depend on the order of arrival.
+
+        Parameters
+        ----------
+        weights : mapping of int to float
+            One weight for each partition added; they sum to 1.
+        names : collection of str
+            The floating-point arrays that count, such as the trainable parameters.
+        """
+        squares, products = dict.fromkeys(sorted(weights), 0.0), dict.fromkeys(sorted(weights), 0.0)
+        mean_square, offset = 0.0, 0
+        for name, (_, dtype, nbytes) in self._template.items():
+            if name in names:
+                w_t = self._global[name].numpy().ravel().astype(np.float64)
+                mean = self._merge(weights, offset, nbytes, dtype).astype(np.float64) - w_t
+                mean_square += float((mean * mean).sum())
+                for k in squares:
+                    delta = self._read(k, offset, nbytes, dtype).astype(np.float64) - w_t
+                    squares[k] += float((delta * delta).sum())
+                    products[k] += float((delta * mean).sum())
+            offset += nbytes
+        return Spread(squares, products, mean_square)
+
     def _merge(
         self, weights: Mapping[int, float], offset: int, nbytes: int, dtype: np.dtype[np.generic]
     ) -> NDArray[np.generic]:
@@ -102,7 +165,7 @@ class Updates:
 
     def _checked(self, arrays: ArrayRecord) -> list[NDArray[np.generic]]:
         if list(arrays) != list(self._template):
-            raise BadReplyError("the names of its arrays are not those of the global model")
+            raise BadReplyError("the names of its arrays are not those that were sent")
         data = []
         for name, (shape, dtype, _) in self._template.items():
             array = _decode(name, arrays[name])

@@ -74,6 +74,21 @@ def check_record(record: Path) -> None:
         assert picture.size == (768, 480)
 
 
+@pytest.mark.parametrize("strategy", ["scaffold", "moon"])
+def test_what_clients_keep_reaches_their_next_round_and_is_gone_after_the_run(
+    fedeas: Command, tmp_path: Path, cache: Path, strategy: str
+) -> None:
+    for name in ("first", "second"):
+        keys = [f"--set=strategy={strategy}", "--set=policy=none", f"--set=run-name={name}"]
+        done = fedeas("run", "digits", "--set=num-clients=4", "--set=rounds=3", *keys)
+        assert done.returncode == 0, done.stdout + done.stderr
+    first, second = tmp_path / "runs/first", tmp_path / "runs/second"
+    assert (first / "model.safetensors").read_bytes() == (second / "model.safetensors").read_bytes()
+    lines = rounds_of(first)[1:]
+    assert [[p["state-lost"] for p in line["participants"]] for line in lines] == [[0] * 4] * 3
+    assert not list((cache / "client-states").iterdir())
+
+
 def test_other_seeds_and_policies_run(fedeas: Command, tmp_path: Path) -> None:
     done = fedeas(
         "run", *SMALL, "--set=seed=1", "--set=policy=missing-only", "--set=strategy=fedavg",

@@ -67,6 +67,16 @@ def test_the_order_is_decided_by_the_generator():
     assert order(same) != order(same)  # the next epoch is shuffled anew
 
 
+@pytest.mark.parametrize("size", [4, 11, 100])
+def test_a_pass_in_order_is_neither_shuffled_nor_augmented(size):
+    images, labels = stored(11)
+    batches = list(Examples.from_arrays(images, labels).in_order(size))
+    assert torch.cat([y for _, y in batches]).tolist() == list(range(11))
+    pixels = torch.cat([x for x, _ in batches]).numpy().transpose(0, 2, 3, 1)
+    assert np.allclose(pixels, images / 127.5 - 1, atol=1e-6)
+    assert all(len(y) <= size for _, y in batches)
+
+
 def test_augmented_pixels_are_decided_by_the_generator_and_the_images_stay():
     examples = Examples.from_arrays(*stored(20))
     before = examples.images.clone()

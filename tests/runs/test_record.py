@@ -12,7 +12,7 @@ from fedeas_app.errors import UserError
 from fedeas_app.preparation import ClientPlan, Plan
 from fedeas_app.runs.record import RunRecord
 from fedeas_app.settings import Settings
-from fedeas_app.strategies.base import Participant, RoundReport
+from fedeas_app.strategies.report import Participant, RoundReport
 
 CLIENT = ClientPlan(0, 100, 20, 5, 0.5, 0.25, 1.5)
 
@@ -29,10 +29,10 @@ def lines(record, name):
 
 def report(loss=2.0, failures=None):
     people = (
-        Participant(1, 30, 0.2, loss, 0.9, 0.75),
+        Participant(1, 30, 0.2, loss, 0.9, 0.75, {"agreement": 0.5, "drift": 3.0}),
         Participant(4, 10, 0.4, loss, 0.1, 0.25),
     )
-    return RoundReport(people, failures or {})
+    return RoundReport(people, failures or {}, 2.5)
 
 
 @pytest.mark.parametrize("keys", [{}, {"beta": "auto", "num_clients": "auto", "alpha": 1}])
@@ -124,9 +124,10 @@ def test_each_round_is_a_line(configure):
         "loss": 1.7,
         "train-loss": 2.0,
         "effective-clients": pytest.approx(1 / (0.75**2 + 0.25**2)),
+        "drift": 2.5,
         "participants": [
             {"partition": 1, "num-examples": 30, "oui": 0.2, "loss": 2.0, "score": 0.9,
-             "weight": 0.75},
+             "weight": 0.75, "agreement": 0.5, "drift": 3.0},
             {"partition": 4, "num-examples": 10, "oui": 0.4, "loss": 2.0, "score": 0.1,
              "weight": 0.25},
         ],

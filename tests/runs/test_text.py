@@ -22,6 +22,15 @@ def test_each_client_has_a_line(configure):
     assert len(lines) == 5
 
 
+def test_poor_clients_are_named_between_the_clients_and_the_total(configure):
+    settings = configure(noisy_fraction=1.0, noise_rate=0.25, rare_fraction=1.0, rare_cap=1_500)
+    lines = plan_lines(plan([client(0), client(1)]), settings)
+    assert lines[-3:-1] == [
+        "Noisy (25% of the labels wrong): clients 0, 1.",
+        "Rare (at most 1,500 images): clients 0, 1.",
+    ]
+
+
 def test_policies_without_beta_show_none(configure):
     lines = plan_lines(plan([client(0)], beta=0.0), configure(policy="full"))
     assert lines[0] == "Plan (policy full):"

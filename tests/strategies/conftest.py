@@ -7,7 +7,7 @@ import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
 
 from fedeas_app.client import Order
-from fedeas_app.preparation import Plan
+from fedeas_app.preparation import ClientPlan, Plan
 from fedeas_app.strategies import make_strategy
 
 NAMES = ("layer.weight", "layer.bias", "steps")
@@ -21,10 +21,13 @@ def record(*values):
 class Round:
     """One round of a strategy; replies are made by partition."""
 
+    record = staticmethod(record)
+
     def __init__(self, settings, clients, server_round=1, nodes=None):
         nodes = nodes or [1000 - k for k in range(clients)]
         orders = {k: Order(beta=2.0 + k, share=10 * k) for k in range(clients)}
-        plan = Plan(2.0, (), dict(enumerate(nodes)), orders)
+        people = tuple(ClientPlan(k, 10 + k, 5, 0, 0.0, 0.0, 0.0) for k in range(clients))
+        plan = Plan(2.0, people, dict(enumerate(nodes)), orders)
         self.strategy = make_strategy(settings, plan)
         self.arrays = record(
             np.zeros((2, 3), np.float32), np.zeros(3, np.float32), np.array(4, np.int64)
@@ -44,8 +47,20 @@ class Round:
             np.array(10 * partition, np.int64),
         )
 
-    def reply(self, partition, arrays=None, **metrics):
+    def change(self, partition):
+        """Return what a client answers to the strategy's own arrays."""
+        rng = np.random.default_rng(100 + partition)
+        sent = self.of_partition[partition].content.array_records.get("extras", ArrayRecord())
+        return ArrayRecord(
+            {
+                name: Array(rng.normal(size=array.shape).astype(array.dtype))
+                for name, array in sent.items()
+            }
+        )
+
+    def reply(self, partition, arrays=None, extras=None, **metrics):
         values = {"num-examples": 10 + partition, "oui": 0.2 + partition / 50, "loss": 1.0}
+        values |= {"state-lost": 0} if self.strategy.has_state else {}
         values |= {key.replace("_", "-"): value for key, value in metrics.items()}
         content = RecordDict(
             {
@@ -53,6 +68,9 @@ class Round:
                 "metrics": MetricRecord({k: v for k, v in values.items() if v is not None}),
             }
         )
+        extras = self.change(partition) if extras is None else extras
+        if extras:
+            content["extras"] = extras
         return Message(content, reply_to=self.of_partition[partition])
 
     def error(self, partition, text):

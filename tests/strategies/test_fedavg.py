@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedeas_app.strategies.base import Participant
+from fedeas_app.strategies.report import Participant
 
 
 def weigh(begin, sizes):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedeas_app.strategies.base import Participant
+from fedeas_app.strategies.report import Participant
 
 # The published round: OUI, n_k, scores and weights.
 OUI = [259 / 2048, 635 / 2048, 527 / 2048, 651 / 2048, 761 / 2048]
@@ -85,3 +85,50 @@ def test_a_whole_round_applies_the_published_weights(begin):
     assert result.report.effective_clients == pytest.approx(
         1 / sum(w**2 for w in WEIGHTS), rel=1e-3
     )
+
+
+def rounds(begin, ouis, **keys):
+    """The scores of some rounds of all clients, and the participants of the last."""
+    started, found = begin(clients=len(ouis[0]), strategy="fedoui", **keys), []
+    for number, values in enumerate(ouis, start=1):
+        sent = list(started.strategy.configure_train(number, started.arrays, None, None))
+        for place, msg in enumerate(sent):
+            msg.metadata.__dict__["_message_id"] = f"id-{place}"
+        started.of_partition = dict(enumerate(sent))
+        replies = [started.reply(k, oui=value) for k, value in enumerate(values)]
+        people = started.aggregate(replies[::-1], number).report.participants
+        found.append([p.score for p in people])
+    return found, people
+
+
+THREE_ROUNDS = [[0.1, 0.2, 0.4], [0.3, 0.35, 0.2], [0.15, 0.5, 0.25]]
+
+
+def two_sided(values, among):
+    m, v = np.mean(among), np.var(among, ddof=1)
+    kappa = m * (1 - m) / v - 1
+    f = stats.beta(m * kappa, (1 - m) * kappa).cdf(values)
+    return 2 * np.minimum(f, 1 - f)
+
+
+@pytest.mark.parametrize("window", [1, 2, 5])
+def test_the_beta_is_fitted_to_the_values_of_the_last_rounds(begin, window):
+    found, _ = rounds(begin, THREE_ROUNDS, oui_window=window)
+    for number, values in enumerate(THREE_ROUNDS):
+        among = THREE_ROUNDS[max(0, number + 1 - window) : number + 1]
+        assert found[number] == pytest.approx(two_sided(values, np.concatenate(among)))
+
+
+def test_each_client_is_judged_by_its_own_running_mean(begin):
+    found, people = rounds(begin, THREE_ROUNDS, oui_smoothing=0.5)
+    first, second, third = map(np.array, THREE_ROUNDS)
+    means = [first, (first + second) / 2, (first + second) / 4 + third / 2]
+    for scores, mean in zip(found, means, strict=True):
+        assert scores == pytest.approx(two_sided(mean, mean))
+    assert [p.details["oui-smoothed"] for p in people] == pytest.approx(means[-1])
+    assert [p.oui for p in people] == THREE_ROUNDS[-1]
+
+
+def test_without_smoothing_the_record_has_no_running_mean(begin):
+    _, people = rounds(begin, THREE_ROUNDS)
+    assert all(set(p.details) == {"drift"} for p in people)

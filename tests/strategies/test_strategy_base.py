@@ -11,7 +11,8 @@ from fake_grid import by_superlink
 from flwr.app import Array, ArrayRecord
 
 from fedeas_app.errors import UserError
-from fedeas_app.strategies.base import Participant, RoundReport
+from fedeas_app.strategies import registry as strategies
+from fedeas_app.strategies.report import Participant, RoundReport
 
 
 def cohorts(start, rounds=6, **keys):
@@ -81,9 +82,14 @@ def test_the_model_is_the_weighted_mean_and_the_report_says_who_counted(begin):
         )
         assert np.array_equal(result.arrays[name].numpy(), expected.astype(np.float32))
     assert result.arrays["steps"].numpy() == 20
+    drifts = drifts_by_hand(started, weights)
     assert result.report.participants == tuple(
-        Participant(k, sizes[k], 0.1 * k, losses[k], 1.0, weights[k]) for k in range(3)
+        Participant(
+            k, sizes[k], 0.1 * k, losses[k], 1.0, weights[k], {"drift": pytest.approx(drifts[k])}
+        )
+        for k in range(3)
     )
+    assert result.report.drift == pytest.approx(np.dot(weights, drifts))
     assert result.report.failures == {}
     # 0.1·3 + 0.3·2 + 0.6·1 = 1.5, and 1 / (0.01 + 0.09 + 0.36).
     assert result.report.train_loss == pytest.approx(1.5)
@@ -91,7 +97,30 @@ def test_the_model_is_the_weighted_mean_and_the_report_says_who_counted(begin):
     assert dict(result.metrics) == {"train-loss": pytest.approx(1.5)}
 
 
-@pytest.mark.parametrize("strategy", ["fedavg", "fedoui"])
+def drifts_by_hand(started, weights):
+    """‖Δ_k − Δ̄‖² / ‖Δ̄‖² over the parameters; the round starts from zeros, so that Δ_k is w_k."""
+
+    def flat(k):
+        arrays = [started.model(k)[name].numpy().ravel() for name in ("layer.weight", "layer.bias")]
+        return np.concatenate(arrays).astype(np.float64)
+
+    mean = sum(w * flat(k) for k, w in enumerate(weights))
+    return [((flat(k) - mean) ** 2).sum() / (mean**2).sum() for k in range(len(weights))]
+
+
+def test_equal_models_do_not_drift_and_a_model_that_stands_still_has_no_drift(begin):
+    started = begin(clients=3)
+    result = started.aggregate(started.reply(k, started.model(1)) for k in range(3))
+    assert result.report.drift == pytest.approx(0.0, abs=1e-12)
+    result = started.aggregate(started.reply(k, started.arrays) for k in range(3))
+    assert result.report.drift is None
+    assert [p.details for p in result.report.participants] == [{}, {}, {}]
+
+
+STRATEGIES = sorted(strategies.STRATEGIES)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
 def test_bits_do_not_depend_on_the_order_of_arrival_or_on_node_ids(begin, strategy):
     def outcome(order, nodes=None):
         started = begin(clients=6, strategy=strategy, nodes=nodes)
@@ -99,6 +128,9 @@ def test_bits_do_not_depend_on_the_order_of_arrival_or_on_node_ids(begin, strate
         return [array.data for array in result.arrays.values()], result.report
 
     expected = outcome(range(6))
+    weights = [p.weight for p in expected[1].participants]
+    assert sum(weights) == pytest.approx(1.0)
+    assert min(weights) > 0
     for seed in range(4):
         order = np.random.default_rng(seed).permutation(6).tolist()
         assert outcome(order, nodes=[3, 9, 4, 8, 5, 7]) == expected
@@ -158,7 +190,7 @@ def test_a_malformed_model_does_not_count_and_the_others_do(begin, case, caplog)
         ({"loss": None}, "loss is None, not a finite number"),
     ],
 )
-@pytest.mark.parametrize("strategy", ["fedavg", "fedoui"])
+@pytest.mark.parametrize("strategy", ["fedavg", "fedoui", "scaffold"])
 def test_impossible_metrics_do_not_count(begin, strategy, metrics, reason):
     started = begin(clients=3, strategy=strategy)
     replies = [started.reply(0, **metrics), started.reply(1), started.reply(2)]
@@ -166,6 +198,35 @@ def test_impossible_metrics_do_not_count(begin, strategy, metrics, reason):
     assert [p.partition for p in result.report.participants] == [1, 2]
     assert sum(p.weight for p in result.report.participants) == pytest.approx(1.0)
     assert re.match(reason, result.report.failures[0])
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_one_reply_with_nan_is_left_out_and_the_model_stays_finite(begin, strategy):
+    started = begin(clients=3, strategy=strategy)
+    spoilt = spoiled(started, 1, "layer.bias", np.full(3, np.nan, np.float32))
+    result = started.aggregate([started.reply(0), spoilt, started.reply(2)])
+    assert list(result.report.failures) == [1]
+    assert all(np.isfinite(array.numpy()).all() for array in result.arrays.values())
+    assert sum(p.weight for p in result.report.participants) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_arrays_keep_their_types_and_counters_are_never_averaged(begin, strategy):
+    started = begin(clients=3, strategy=strategy)
+    result = started.aggregate(started.reply(k) for k in range(3))
+    assert list(result.arrays) == list(started.arrays)
+    for name, array in started.arrays.items():
+        assert result.arrays[name].numpy().dtype == array.numpy().dtype
+        assert result.arrays[name].numpy().shape == array.numpy().shape
+    assert result.arrays["steps"].numpy() == 20
+
+
+@pytest.mark.parametrize("strategy", ["fedavg", "fedprox", "scaffold", "moon", "fedadam"])
+def test_unequal_clients_weigh_by_their_examples(begin, strategy):
+    started = begin(clients=3, strategy=strategy)
+    sizes = [10, 30, 60]
+    result = started.aggregate(started.reply(k, num_examples=sizes[k]) for k in (2, 0, 1))
+    assert [p.weight for p in result.report.participants] == pytest.approx([0.1, 0.3, 0.6])
 
 
 def test_a_boolean_count_is_refused(begin):

@@ -135,9 +135,57 @@ def test_memory_does_not_grow_with_the_number_of_replies(tmp_path, monkeypatch):
     with Updates(record(w=np.zeros(size, np.float32))) as updates:
         for k in range(count):
             updates.add(k, record(w=np.full(size, k, np.float32)))
-        merged = updates.average(dict.fromkeys(range(count), 1 / count))
+        weights = dict.fromkeys(range(count), 1 / count)
+        merged, spread = updates.average(weights), updates.spread(weights, ["w"])
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert np.allclose(merged["w"].numpy(), 99.5)
+    assert spread.mean_square == pytest.approx(99.5**2 * size)
     assert peak < 240e6  # the part of the file that is held in memory, and a few models
     assert not list(tmp_path.iterdir())
+
+
+def by_hand(start, records, weights, names):
+    """Δ_k and Δ̄ as long float64 vectors."""
+
+    def flat(one):
+        return np.concatenate([one[n].numpy().ravel().astype(np.float64) for n in names])
+
+    deltas = [flat(one) - flat(start) for one in records]
+    return deltas, sum(w * delta for w, delta in zip(weights, deltas, strict=True))
+
+
+@pytest.mark.parametrize("names", [["w"], ["w", "half", "double", "scalar", "empty"]])
+def test_spread_is_measured_in_float64_over_the_arrays_named(names):
+    start, *records = models(6)
+    weights = np.random.default_rng(1).dirichlet(np.ones(5)).tolist()
+    deltas, mean = by_hand(start, records, weights, names)
+    with Updates(start) as updates:
+        for k in (3, 0, 4, 1, 2):
+            updates.add(k, records[k])
+        spread = updates.spread(dict(enumerate(weights)), names)
+    assert spread.mean_square == pytest.approx(mean @ mean)
+    cosines, drifts = spread.cosines(), spread.drifts()
+    for k, delta in enumerate(deltas):
+        length = np.linalg.norm(delta) * np.linalg.norm(mean)
+        assert cosines[k] == pytest.approx(delta @ mean / length)
+        assert drifts[k] == pytest.approx(((delta - mean) ** 2).sum() / (mean @ mean))
+
+
+def test_models_that_did_not_move_have_no_angle_and_no_drift():
+    one = models(1)[0]
+    with Updates(one) as updates:
+        for k in range(2):
+            updates.add(k, one)
+        spread = updates.spread({0: 0.5, 1: 0.5}, ["w", "double"])
+    assert spread.cosines() == {0: 0.0, 1: 0.0}
+    assert spread.drifts() is None
+
+
+def test_only_the_partitions_that_weigh_are_looked_at():
+    start, *records = models(4)
+    with Updates(start) as updates:
+        for k, one in enumerate(records):
+            updates.add(k, one)
+        spread = updates.spread({0: 0.25, 2: 0.75}, ["w"])
+    assert list(spread.squares) == list(spread.products) == [0, 2]
