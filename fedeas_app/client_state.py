@@ -14,6 +14,7 @@ import re
 import shutil
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -115,5 +116,6 @@ def _root(cache: Path) -> Path:
 def _remove_expired(root: Path) -> None:
     """Remove what runs left behind whose server could not."""
     for directory in root.iterdir():
-        if time.time() - directory.stat().st_mtime > _EXPIRES:
-            shutil.rmtree(directory, ignore_errors=True)
+        with suppress(OSError):  # removed by somebody else meanwhile
+            if time.time() - directory.stat().st_mtime > _EXPIRES:
+                shutil.rmtree(directory, ignore_errors=True)

@@ -6,23 +6,30 @@ import time
 from pathlib import Path
 
 import numpy as np
+import torch
 from fake_generator import FakeGenerator
 
 from fedeas_app import data, inventory
+from fedeas_app.client_state import Address, ClientState
 from fedeas_app.generators import pretrained
 from fedeas_app.generators.cache import Drawer
 from fedeas_app.settings import Settings
 
 NEED = np.array([3, 0, 5])  # in shards of 7 images and 1
+_RUN = "0" * 31 + "a"
 
 
 def fill(cache: Path) -> Path:
-    """Decode, partition, unpack and generate; what is there already is left as it is."""
+    """Decode, partition, unpack, generate and keep; what is there already is left as it is."""
     settings = Settings.parse({"dataset": "digits", "cache-dir": str(cache)})
     train = data.load_split(settings, "train", verify=True)
     data.partition(train.labels, 4, settings)
     pretrained.unpack("digits", cache / "generators")
     Drawer(cache, FakeGenerator(), 5, "cpu torch-2").fetch(NEED)
+    for client in (2, 11):
+        state = ClientState(cache, Address(_RUN, 0), client)
+        if not (cache / "client-states" / _RUN / f"{client}-1.safetensors").exists():
+            state.save(1, {"c": torch.arange(3.0)})
     return cache
 
 

@@ -79,7 +79,11 @@ def verify(
 def clear(
     overrides: SetOption = None,
     kind: Annotated[
-        list[Kind] | None, typer.Option(help="Only this kind; may be repeated.")
+        list[Kind] | None,
+        typer.Option(
+            help="Only this kind; may be repeated. Without it all but client-states, which a run "
+            "may be using."
+        ),
     ] = None,
     older_than: Annotated[
         float,
@@ -91,14 +95,16 @@ def clear(
     ] = 0.0,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Remove what the cache holds; everything in it can be made anew."""
+    """Remove what the cache holds and can be made anew."""
     cache = _cache(overrides)
     found = inventory.take(cache)
     if not found.entries:
         _say_empty(cache)
     else:
-        chosen = inventory.select(cache, kind or inventory.KINDS, older_than)
+        chosen = inventory.select(cache, kind or inventory.REPLACEABLE, older_than)
         _clear(cache, chosen, ask=not yes)
+    if not kind:
+        _mention_states(inventory.select(cache, [Kind.CLIENT_STATES], older_than))
     _mention(found.foreign)
 
 
@@ -157,6 +163,14 @@ def _mention(foreign: Sequence[Path]) -> None:
         names = ", ".join(map(str, foreign[:_SHOWN]))
         more = f" and {len(foreign) - _SHOWN} more" if len(foreign) > _SHOWN else ""
         _say(f"Not FedEAS's, or a link, and left alone: {names}{more}.")
+
+
+def _mention_states(states: Sequence[Entry]) -> None:
+    if states:
+        _say(
+            f"Left alone, as a run may be using them: {_entries(states)} of client-states; "
+            "--kind client-states removes them."
+        )
 
 
 def _entries(entries: Sequence[Entry]) -> str:

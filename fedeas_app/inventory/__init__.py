@@ -5,6 +5,7 @@ from fedeas_app.inventory.describing import describe
 from fedeas_app.inventory.listing import (
     KINDS,
     LAST_USED,
+    REPLACEABLE,
     Entry,
     Inventory,
     Kind,
@@ -16,6 +17,7 @@ from fedeas_app.inventory.removing import Removal, clear, remove, select
 __all__ = [
     "KINDS",
     "LAST_USED",
+    "REPLACEABLE",
     "Damage",
     "Entry",
     "Inventory",

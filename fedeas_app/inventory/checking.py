@@ -1,15 +1,20 @@
 """Whether what the cache holds is what was put there."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
+from fedeas_app.errors import first_line
 from fedeas_app.inventory.describing import read_json, shard_shape
 from fedeas_app.inventory.listing import Entry, Kind, children, take
 from fedeas_app.inventory.removing import Removal, Target, remove_targets
 from fedeas_app.store import DamagedError
+
+_STATE = r"\d+-\d+\.safetensors"  # <partition>-<round>, as `client_state` names them
 
 
 @dataclass(frozen=True)
@@ -25,7 +30,8 @@ def verify(cache: Path) -> list[Damage]:
     """Read everything in a cache and return what is damaged, writing nothing.
 
     Shards are compared with the checksum in their name, decoded datasets, partitions and unpacked
-    generators with the digests stored beside them.
+    generators with the digests stored beside them. Client states have none: their length alone is
+    compared with what their header says.
 
     Raises
     ------
@@ -50,7 +56,7 @@ def _damages(entry: Entry) -> Iterator[Damage]:
 def _still(damage: Damage) -> Callable[[], bool]:
     """Ask again: whoever came first may have made it anew."""
     if damage.path != damage.entry.path:
-        return lambda: _broken(damage.path) is not None
+        return lambda: _BROKEN[damage.entry.kind](damage.path) is not None
     return lambda: any(_damages(damage.entry))
 
 
@@ -88,14 +94,27 @@ def _check_generator(path: Path) -> Iterator[tuple[Path, str]]:
         yield path, str(error)
 
 
-def _check_drawer(path: Path) -> Iterator[tuple[Path, str]]:
+def _check_files(kind: Kind, path: Path) -> Iterator[tuple[Path, str]]:
     for file in children(path):
-        reason = _broken(file)
+        reason = _BROKEN[kind](file)
         if reason is not None:
             yield file, reason
 
 
-def _broken(path: Path) -> str | None:
+def _broken_state(path: Path) -> str | None:
+    """Say what is wrong with a client's state."""
+    from safetensors import SafetensorError, safe_open
+
+    if not re.fullmatch(_STATE, path.name):
+        return None
+    try:
+        with safe_open(path, "numpy"):  # compares the length of the file with its header
+            return None
+    except (OSError, SafetensorError) as error:
+        return first_line(error)
+
+
+def _broken_shard(path: Path) -> str | None:
     """Say what is wrong with a file of a drawer."""
     from fedeas_app.generators.cache import ABOUT, is_shard, read_shard
 
@@ -124,5 +143,12 @@ _CHECKS: dict[Kind, Callable[[Path], Iterator[tuple[Path, str]]]] = {
     Kind.DATASETS: _check_dataset,
     Kind.PARTITIONS: _check_partition,
     Kind.GENERATORS: _check_generator,
-    Kind.SYNTHETIC: _check_drawer,
+    Kind.SYNTHETIC: partial(_check_files, Kind.SYNTHETIC),
+    Kind.CLIENT_STATES: partial(_check_files, Kind.CLIENT_STATES),
+}
+
+# For the kinds whose files are damaged and removed one by one.
+_BROKEN: dict[Kind, Callable[[Path], str | None]] = {
+    Kind.SYNTHETIC: _broken_shard,
+    Kind.CLIENT_STATES: _broken_state,
 }

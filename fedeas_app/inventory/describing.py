@@ -61,9 +61,15 @@ def _describe_drawer(path: Path) -> str:
         return f"{images} by a generator not recorded"
 
 
+def _describe_states(path: Path) -> str:
+    clients = {state.name.partition("-")[0] for state in path.glob("*.safetensors")}
+    return f"kept between the rounds of one run by {len(clients):,} clients"
+
+
 _DESCRIBE: dict[Kind, Callable[[Path], str]] = {
     Kind.DATASETS: _describe_dataset,
     Kind.PARTITIONS: _describe_partition,
     Kind.GENERATORS: _describe_generator,
     Kind.SYNTHETIC: _describe_drawer,
+    Kind.CLIENT_STATES: _describe_states,
 }

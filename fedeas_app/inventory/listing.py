@@ -22,15 +22,20 @@ class Kind(StrEnum):
     PARTITIONS = "partitions"
     GENERATORS = "generators"
     SYNTHETIC = "synthetic"
+    CLIENT_STATES = "client-states"
 
 
 KINDS = tuple(Kind)
+
+REPLACEABLE = tuple(kind for kind in Kind if kind is not Kind.CLIENT_STATES)
+"""What is made anew when it is needed; what a client keeps between rounds is lost once removed."""
 
 LAST_USED = "last-used"
 """The file whose modification time says when a drawer was last used."""
 
 _DIGEST = "[0-9a-f]{64}"
 _GENERATOR = "[^.].*-[0-9a-f]{16}"
+_RUN = "[0-9a-f]{32}"  # the random key of `client_state.Address`
 # What `files.create_directory` and `tempfile.mkdtemp` append to the name of what they make.
 _TEMPORARY = r"[0-9a-f]{32}|[a-z0-9_]{8}"
 
@@ -190,7 +195,7 @@ def _sort(kind: Kind, directory: Path, entries: list[Entry], foreign: list[Path]
 
 def _match(kind: Kind, name: str) -> re.Match[str] | None:
     """Read a name: an entry, or hidden beside it a lock or what is left of a temporary one."""
-    key = _GENERATOR if kind is Kind.GENERATORS else _DIGEST
+    key = {Kind.GENERATORS: _GENERATOR, Kind.CLIENT_STATES: _RUN}.get(kind, _DIGEST)
     hidden = rf"(?P<lock>(?:\.repair)?\.lock)|\.(?P<rest>{_TEMPORARY})"
     return re.fullmatch(rf"(?P<dot>\.)?(?P<key>{key})(?(dot)(?:{hidden}))", name)
 

@@ -10,7 +10,14 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from fedeas_app.inventory.listing import KINDS, Entry, Kind, is_directory, measure, take
+from fedeas_app.inventory.listing import (
+    REPLACEABLE,
+    Entry,
+    Kind,
+    is_directory,
+    measure,
+    take,
+)
 
 _DAY = 86400.0
 _PATIENCE = 1.0  # seconds: whoever holds a lock for longer is building
@@ -34,9 +41,12 @@ class Target:
     condition: Callable[[], bool] = lambda: True
 
 
-def select(cache: Path, kinds: Sequence[str] = KINDS, older_than_days: float = 0.0) -> list[Entry]:
+def select(
+    cache: Path, kinds: Sequence[str] = REPLACEABLE, older_than_days: float = 0.0
+) -> list[Entry]:
     """Return the entries of some kinds that were last used so many days ago or earlier.
 
+    Left out, the kinds are those that can be made anew: a run may be using the others.
     Where it is not known when an entry was used, it counts when it was written.
 
     Raises
@@ -53,7 +63,7 @@ def remove(entries: Iterable[Entry]) -> Removal:
     return remove_targets(Target(entry, entry.path) for entry in entries)
 
 
-def clear(cache: Path, kinds: Sequence[str] = KINDS, older_than_days: float = 0.0) -> Removal:
+def clear(cache: Path, kinds: Sequence[str] = REPLACEABLE, older_than_days: float = 0.0) -> Removal:
     """Remove the entries that :func:`select` returns.
 
     Raises
@@ -102,11 +112,12 @@ def _remove_one(target: Target) -> int | None:
 
 
 def _locked(entry: Entry) -> AbstractContextManager[object]:
-    """Take the locks of `build_directory` and `load_or_build`; drawers are filled without any.
+    """Take the locks of `build_directory` and `load_or_build`.
 
+    Drawers and client states are filled without any.
     The lock files stay: who removed one could no longer exclude whoever already waits for it.
     """
-    if entry.kind is Kind.SYNTHETIC:
+    if entry.kind in (Kind.SYNTHETIC, Kind.CLIENT_STATES):
         return nullcontext()
     with ExitStack() as stack:
         for suffix in ("repair.lock", "lock"):

@@ -75,7 +75,7 @@ def test_ls_lists(command, cache):
         (line,) = (line for line in result.output.splitlines() if f" {entry.short} " in line)
         assert inventory.describe(entry) in line
         assert f"{entry.size:,}" in line
-    assert f"4 entries, {size_text(inventory.take(cache).size)}, in {cache}." in result.output
+    assert f"5 entries, {size_text(inventory.take(cache).size)}, in {cache}." in result.output
     assert f"left alone: {cache / 'notes [draft].txt'}." in result.output
 
 
@@ -94,7 +94,7 @@ def test_ls_says_when_a_drawer_was_last_used(command, cache):
     here = datetime.fromtimestamp(1_900_000_000)  # as the clock on the wall shows it
     assert command("ls").output.count(f"{here:%Y-%m-%d %H:%M}") == 1
     uses = [entry["last-used"] for entry in json.loads(command("ls", "--json").stdout)["entries"]]
-    assert uses == [None, None, None, "2030-03-17T17:46:40+00:00"]
+    assert uses == [None, None, None, "2030-03-17T17:46:40+00:00", None]
 
 
 def test_ls_json_of_no_cache(command):
@@ -106,7 +106,7 @@ def test_ls_json_of_no_cache(command):
 def test_a_whole_cache_is_said_to_be_whole(command, cache):
     result = command("verify")
     assert result.exit_code == 0
-    assert f"All of {cache} is whole (4 entries, " in result.output
+    assert f"All of {cache} is whole (5 entries, " in result.output
 
 
 def test_damage_is_status_1_and_a_sentence(command, cache):
@@ -127,22 +127,31 @@ def test_repair_removes_the_damaged_alone(command, cache):
     assert "Removed 1, " in result.output
     assert command("verify").exit_code == 0
     kinds = [entry.kind for entry in inventory.take(cache).entries]
-    assert kinds == ["partitions", "generators", "synthetic"]
+    assert kinds == ["partitions", "generators", "synthetic", "client-states"]
 
 
 def test_clear_asks(command, cache):
-    size = size_text(inventory.take(cache).size)
+    size = size_text(sum(entry.size for entry in inventory.select(cache)))
     result = command("clear", answer="n\n")
     assert result.exit_code == 0
     assert f"Remove 4 entries ({size}) from {cache}? [y/N]" in flat(result)
     assert "Nothing was removed." in result.output
-    assert len(inventory.take(cache).entries) == 4
+    assert len(inventory.take(cache).entries) == 5
     assert command("clear", answer="").exit_code == 1  # nobody to ask
-    assert len(inventory.take(cache).entries) == 4
+    assert len(inventory.take(cache).entries) == 5
     result = command("clear", answer="y\n")
     assert result.exit_code == 0
     assert f"Removed 4, {size}." in result.output
-    assert inventory.take(cache).entries == []
+    assert kinds(cache) == ["client-states"]
+
+
+def test_clear_leaves_what_a_run_may_be_using(command, cache):
+    result = command("clear", "--yes")
+    assert "Left alone, as a run may be using them: 1 entry of client-states;" in result.output
+    result = command("clear", "--kind", "client-states", "--yes")
+    assert result.exit_code == 0
+    assert "Left alone" not in result.output
+    assert kinds(cache) == []
 
 
 def test_clear_by_kind(command, cache):
@@ -150,7 +159,7 @@ def test_clear_by_kind(command, cache):
     result = command("clear", "--kind", "datasets", "--kind", "synthetic", "--yes")
     assert result.exit_code == 0
     assert all(f"removed: {path}\n" in result.output for path in removed)
-    assert len(inventory.take(cache).entries) == 2
+    assert kinds(cache) == ["partitions", "generators", "client-states"]
     assert command("clear", "--kind", "everything").exit_code == 2
 
 
@@ -164,7 +173,7 @@ def test_clear_by_age(command, cache):
     fill(cache)  # uses the drawer again
     of = ["--kind", "synthetic", "--kind", "partitions"]
     assert command("clear", "--older-than", "2", *of, "--yes").exit_code == 0
-    assert kinds(cache) == ["datasets", "generators", "synthetic"]
+    assert kinds(cache) == ["datasets", "generators", "synthetic", "client-states"]
 
 
 def test_clear_leaves_and_mentions_what_is_foreign(command, cache):

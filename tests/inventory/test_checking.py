@@ -13,25 +13,33 @@ DAMAGES = {
     "partitions": "partitions/*/indices.npy",
     "generators": "generators/*/unet/*.safetensors",
     "synthetic": "synthetic/*/*/*.safetensors",
+    "client-states": "client-states/*/*.safetensors",
 }
+SINGLY = ("synthetic", "client-states")  # kinds whose files are damaged and removed one by one
+
+
+def shorten(path):
+    path.write_bytes(path.read_bytes()[:-1])
 
 
 def empty(path):
     path.write_bytes(b"")
 
 
-# A shard that is gone is no damage: its images are made when they are needed.
+# A shard that is gone is no damage: its images are made when they are needed. Nor is a client's
+# state, which has no checksum either.
 @pytest.mark.parametrize(
     ("kind", "harm"),
-    [(kind, harm) for kind in KINDS for harm in (flip, empty, Path.unlink)
-     if (kind, harm) != ("synthetic", Path.unlink)],
+    [(kind, harm) for kind in KINDS for harm in (flip, empty, shorten, Path.unlink)
+     if (kind, harm) not in {("synthetic", Path.unlink), ("client-states", Path.unlink),
+                             ("client-states", flip)}],
 )  # fmt: skip
 def test_damage_of_each_kind_is_found_and_repaired(cache, made, kind, harm):
     path = only(cache, DAMAGES[kind])
     harm(path)
     (damage,) = inventory.verify(cache)
     assert damage.entry.kind == kind
-    assert damage.path == (path if kind == "synthetic" else damage.entry.path)
+    assert damage.path == (path if kind in SINGLY else damage.entry.path)
     assert damage.reason
     removal = inventory.repair([damage])
     assert removal.removed == [damage.path]
@@ -60,8 +68,9 @@ def test_a_drawer_keeps_its_whole_shards(cache):
     assert set(cache.glob("synthetic/*/*/*.safetensors")) == whole - {broken}
 
 
-def test_a_foreign_file_in_a_drawer_is_no_damage(cache):
-    foreign = only(cache, DAMAGES["synthetic"]).with_name("mine.safetensors")
+@pytest.mark.parametrize("kind", SINGLY)
+def test_a_foreign_file_beside_others_is_no_damage(cache, kind):
+    foreign = only(cache, DAMAGES[kind]).with_name("mine.safetensors")
     foreign.write_text("keep")
     assert inventory.verify(cache) == []
 

@@ -21,6 +21,7 @@ def test_every_kind_is_listed_with_what_it_is(cache):
         "1,437 images for 4 clients",
         "unpacked generator 'digits'",
         "8 images by 'fake', cpu torch-2",
+        "kept between the rounds of one run by 2 clients",
     ]
     assert all(entry.finished and entry.path.name == entry.key for entry in found.entries)
     assert re.fullmatch("[0-9a-f]{12}", found.entries[0].short)
@@ -80,7 +81,7 @@ def test_entries_that_go_while_they_are_listed(cache, monkeypatch):
         return real(path)
 
     monkeypatch.setattr(listing, "measure", late)
-    assert kinds(cache) == ["datasets", "generators", "synthetic"]
+    assert kinds(cache) == ["datasets", "generators", "synthetic", "client-states"]
 
 
 # --- last use ---
@@ -91,7 +92,7 @@ def test_the_last_use_is_known_of_drawers_alone(cache):
     stamp = only(cache, f"synthetic/*/*/{LAST_USED}")
     assert entries["synthetic"].read == stamp.stat().st_mtime
     assert {kind for kind, entry in entries.items() if entry.read is None} == {
-        "datasets", "partitions", "generators"
+        "datasets", "partitions", "generators", "client-states"
     }  # fmt: skip
 
 

@@ -17,14 +17,24 @@ from fedeas_app.inventory import KINDS, LAST_USED, removing
 
 def test_everything_goes_and_comes_again(cache, made):
     size = inventory.take(cache).size
-    removal = inventory.clear(cache)
-    assert len(removal.removed) == 4
+    removal = inventory.clear(cache, KINDS)
+    assert len(removal.removed) == 5
     assert removal.size == size
     left = [path for path in cache.rglob("*") if path.is_file()]
     assert all(path.name.endswith(".lock") for path in left)
     assert inventory.take(cache) == inventory.Inventory()
     fill(cache)
     assert kinds(cache) == list(KINDS)
+
+
+def test_what_a_run_may_be_using_goes_only_when_it_is_named(cache):
+    inventory.clear(cache)
+    assert kinds(cache) == ["client-states"]
+    inventory.clear(cache, ["client-states"], older_than_days=2)
+    assert kinds(cache) == ["client-states"]
+    age(by_kind(cache)["client-states"].path, 3)
+    inventory.clear(cache, ["client-states"], older_than_days=2)
+    assert kinds(cache) == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -38,7 +48,7 @@ def test_only_what_is_old_goes(cache):
     age(old, 3)
     assert inventory.select(cache, older_than_days=4) == []
     inventory.clear(cache, older_than_days=2)
-    assert kinds(cache) == ["datasets", "generators", "synthetic"]
+    assert kinds(cache) == ["datasets", "generators", "synthetic", "client-states"]
 
 
 def test_what_was_used_lately_stays(cache):
@@ -48,7 +58,7 @@ def test_what_was_used_lately_stays(cache):
     only(cache, f"synthetic/*/*/{LAST_USED}").unlink()
     age(by_kind(cache)["synthetic"].path, 3)  # no use is recorded: it was written three days ago
     inventory.clear(cache, older_than_days=2)
-    assert kinds(cache) == []
+    assert kinds(cache) == ["client-states"]
 
 
 def test_what_an_interrupted_process_left_goes_too(cache):
@@ -67,7 +77,7 @@ def test_what_is_being_built_is_kept(cache, monkeypatch):
     monkeypatch.setattr(removing, "_PATIENCE", 0.05)
     entry = by_kind(cache)["datasets"]
     with FileLock(entry.path.parent / f".{entry.key}.lock"):
-        removal = inventory.clear(cache)
+        removal = inventory.clear(cache, KINDS)
     assert removal.kept == [(entry.path, "another process is building it")]
     assert kinds(cache) == ["datasets"]
 
@@ -107,7 +117,7 @@ def test_an_entry_that_is_a_link_is_not_followed(cache, tmp_path, kind):
     entry.path.symlink_to(outside)
     before = tree(outside)
     assert inventory.take(cache).foreign == [entry.path]
-    inventory.clear(cache)
+    inventory.clear(cache, KINDS)
     inventory.remove([entry])  # even when it became a link after it was listed
     assert entry.path.is_symlink()
     assert tree(outside) == before
@@ -178,7 +188,7 @@ def test_several_clear_at_once(cache):
 
     def clear(_):
         barrier.wait()
-        return inventory.clear(cache)
+        return inventory.clear(cache, KINDS)
 
     with ThreadPoolExecutor(4) as pool:
         removals = list(pool.map(clear, range(4)))
@@ -193,7 +203,7 @@ def test_a_cache_where_nothing_can_be_written(cache, monkeypatch):
 
     monkeypatch.setattr(removing.tempfile, "mkdtemp", refuse)
     before = inventory.take(cache)
-    removal = inventory.clear(cache)
+    removal = inventory.clear(cache, KINDS)
     assert removal.removed == []
     assert removal.kept == [(entry.path, "Permission denied") for entry in before.entries]
     assert kinds(cache) == list(KINDS)
