@@ -16,6 +16,7 @@ from fedeas_app.errors import UserError
 Network = TypeVar("Network", bound=torch.nn.Module)
 
 _WORTH_COMPILING = 5_000_000  # parameters
+_PRECISIONS = ("float32", "bfloat16", "float16")
 
 
 def resolve_device(name: str) -> torch.device:
@@ -37,6 +38,22 @@ def resolve_device(name: str) -> torch.device:
     return device
 
 
+def resolve_precision(name: str, device: torch.device) -> str:
+    """Turn ``auto`` into the precision that a device is fast at without losing quality.
+
+    Raises
+    ------
+    UserError
+        There is none of that name.
+    """
+    if name in _PRECISIONS:
+        return name
+    if name != "auto":
+        raise UserError(f"precision is {name!r}; auto, {', '.join(_PRECISIONS)} are allowed.")
+    fast = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    return "bfloat16" if fast else "float32"
+
+
 def pixel_environment(name: str) -> str:
     """Say what can change the last bit of a result: the kind of device and library versions."""
     libraries = (f"{library}-{version(library)}" for library in ("torch", "diffusers"))
@@ -44,9 +61,15 @@ def pixel_environment(name: str) -> str:
 
 
 def on_device(network: Network, device: torch.device) -> Network:
-    """Move a network to a device, on CUDA in the memory order that its convolutions like best."""
-    layout = torch.channels_last if device.type == "cuda" else torch.preserve_format
-    return network.to(device).to(memory_format=layout)
+    """Move a network to a device, in the memory order that its convolutions like best there.
+
+    That is with channels last, but only where it is compiled: otherwise group normalisation turns
+    every image around and back.
+    """
+    network = network.to(device)
+    if _compiles(network, device):
+        network = network.to(memory_format=torch.channels_last)
+    return network
 
 
 def release(device: torch.device) -> None:
@@ -65,10 +88,12 @@ def compile_for(device: torch.device, network: Network) -> Network:
     It depends on the network and the machine alone, so that the same images come out of every
     request. ``TORCHDYNAMO_DISABLE=1`` switches it off.
     """
+    return cast(Network, torch.compile(network)) if _compiles(network, device) else network
+
+
+def _compiles(network: torch.nn.Module, device: torch.device) -> bool:
     size = sum(parameter.numel() for parameter in network.parameters())
-    if device.type != "cuda" or size < _WORTH_COMPILING or not _can_compile():
-        return network
-    return cast(Network, torch.compile(network))
+    return device.type == "cuda" and size >= _WORTH_COMPILING and _can_compile()
 
 
 def _can_compile() -> bool:

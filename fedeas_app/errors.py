@@ -1,4 +1,4 @@
-"""The one exception for what a user can put right."""
+"""The one exception for what a user can put right, and how it quotes others."""
 
 from types import TracebackType
 
@@ -8,6 +8,12 @@ class UserError(Exception):
 
     Commands print the sentence and exit with status 1.
     """
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of what an error says, to be quoted in a sentence, or its type."""
+    line, *_ = str(error).strip().splitlines() or [""]
+    return line.rstrip(" .") or type(error).__name__
 
 
 class QuietUserError(UserError):

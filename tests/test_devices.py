@@ -3,7 +3,14 @@
 import pytest
 import torch
 
-from fedeas_app.devices import compile_for, on_device, release, repeatable, resolve_device
+from fedeas_app.devices import (
+    compile_for,
+    on_device,
+    release,
+    repeatable,
+    resolve_device,
+    resolve_precision,
+)
 from fedeas_app.errors import UserError
 
 
@@ -59,6 +66,22 @@ def test_a_name_that_torch_does_not_know(name):
         resolve_device(name)
 
 
+def test_the_precision_of_auto(monkeypatch):
+    assert resolve_precision("auto", CPU) == "float32"
+    for has_it, expected in [(True, "bfloat16"), (False, "float32")]:
+        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda _h=has_it, **_: _h)
+        assert resolve_precision("auto", CUDA) == expected
+    for name in ("float32", "bfloat16", "float16"):
+        assert resolve_precision(name, CPU) == name
+
+
+def test_an_unknown_precision():
+    with pytest.raises(UserError) as caught:
+        resolve_precision("half", CPU)
+    text = str(caught.value)
+    assert text == "precision is 'half'; auto, float32, bfloat16, float16 are allowed."
+
+
 def flags():
     cudnn = torch.backends.cudnn
     return cudnn.enabled, cudnn.benchmark, cudnn.deterministic
@@ -105,15 +128,6 @@ class Fake(torch.nn.Module):
         return self
 
 
-@pytest.mark.parametrize(
-    ("device", "layout"), [(CPU, torch.preserve_format), (CUDA, torch.channels_last)]
-)
-def test_a_network_moves_to_the_device_in_the_order_it_likes(device, layout):
-    network = Fake()
-    assert on_device(network, device) is network
-    assert network.moves == [device, layout]
-
-
 def test_on_a_cpu_a_network_stays_as_it_is():
     network = torch.nn.Conv2d(3, 4, 3)
     before = network.weight.clone()
@@ -133,6 +147,16 @@ def compiles(monkeypatch):
 def test_a_large_network_is_compiled_for_cuda(compiles):
     network = Fake(5_000_000)
     assert compile_for(CUDA, network) == ("compiled", network)
+
+
+@pytest.mark.parametrize(
+    ("device", "size", "layout"),
+    [(CPU, 5_000_000, []), (CUDA, 4_999_999, []), (CUDA, 5_000_000, [torch.channels_last])],
+)
+def test_channels_are_last_where_a_network_is_compiled(compiles, device, size, layout):
+    network = Fake(size)
+    assert on_device(network, device) is network
+    assert network.moves == [device, *layout]
 
 
 @pytest.mark.parametrize(("device", "size"), [(CPU, 5_000_000), (CUDA, 4_999_999)])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fedeas_app.errors import QuietUserError, UserError
+from fedeas_app.errors import QuietUserError, UserError, first_line
 
 
 def logged(error):
@@ -56,3 +56,17 @@ def test_errors_travel_between_processes(kind):
     assert type(copy) is kind
     assert str(copy) == "The file cannot be read."
     assert isinstance(copy, UserError)
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (ValueError("a\nb"), "a"),
+        (ValueError("\n  a reason.  \nb"), "a reason"),
+        (ValueError(""), "ValueError"),
+        (ValueError(), "ValueError"),
+        (OSError(" \n"), "OSError"),
+    ],
+)
+def test_an_error_is_quoted_by_its_first_line(error, line):
+    assert first_line(error) == line

@@ -11,9 +11,13 @@ from fedeas_app.errors import UserError
 MakeBatch = Callable[[slice, int], torch.Tensor]
 
 ON_CPU = 128  # more is not faster there
-_MOST, _LEAST = 1024, 16  # on a GPU
+# On a GPU. A client's last batch is filled up to its full size, and images are kept when their
+# batch is done: beyond 256 a client that lacks a few hundred images would wait longer for nothing.
+_MOST, _LEAST = 256, 16
 _TRIAL = 8  # images
 _SHARE = 0.5  # of the device's memory: the classifier of another client may be there as well
+
+_found: dict[tuple[str, str], int] = {}  # by the digest of a generator and the device
 
 
 def in_batches(
@@ -65,26 +69,29 @@ def too_small(name: str) -> UserError:
     )
 
 
-def find_size(device: torch.device, forward: Callable[[int], object]) -> int:
+def find_size(device: torch.device, forward: Callable[[int], object], digest: str) -> int:
     """Return how many images at a time suit a device, the same for every request.
 
     On a GPU the largest power of two whose forward pass takes half of the device's memory, as a
-    small trial tells.
+    small trial tells. The process remembers it, since its next client has the same generator.
 
     Parameters
     ----------
     device : torch.device
     forward : callable
         Runs the network once on so many images.
+    digest : str
+        Of the generator.
     """
     if device.type != "cuda":
         return ON_CPU
+    place = (digest, str(device))
     try:
-        used = _peak(device, forward, 2 * _TRIAL) - _peak(device, forward, _TRIAL)
+        if place not in _found:
+            _found[place] = _try_size(device, forward)
     except torch.OutOfMemoryError:  # too little even for the trial: halving finds the rest
         return _TRIAL
-    total = torch.cuda.get_device_properties(device).total_memory
-    return power_of_two_below(_SHARE * total / max(1.0, used / _TRIAL))
+    return _found[place]
 
 
 def power_of_two_below(images: float) -> int:
@@ -93,6 +100,12 @@ def power_of_two_below(images: float) -> int:
     while size > images and size > _LEAST:
         size //= 2
     return size
+
+
+def _try_size(device: torch.device, forward: Callable[[int], object]) -> int:
+    used = _peak(device, forward, 2 * _TRIAL) - _peak(device, forward, _TRIAL)
+    total = torch.cuda.get_device_properties(device).total_memory
+    return power_of_two_below(_SHARE * total / max(1.0, used / _TRIAL))
 
 
 def _peak(device: torch.device, forward: Callable[[int], object], count: int) -> int:

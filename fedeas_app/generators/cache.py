@@ -25,7 +25,7 @@ from fedeas_app import seeds
 from fedeas_app.errors import UserError
 from fedeas_app.files import cannot_write, sha256, write_bytes, write_text
 from fedeas_app.generators.eviction import GB, make_room, stamp
-from fedeas_app.generators.protocol import Generator
+from fedeas_app.generators.protocol import Generator, Sampling
 from fedeas_app.inventory.listing import children
 
 Images = NDArray[np.uint8]
@@ -204,11 +204,18 @@ class Drawer:
         flat = pixels.reshape(len(pixels), -1)
         constant = int((flat.min(axis=1) == flat.max(axis=1)).sum())
         if constant:
+            how, advice = _how(self._generator)
             raise UserError(
                 f"The generator {self._generator.name} made {constant} images of a single colour "
-                f"in a batch of {len(pixels)}; use another sampler, more steps or another "
-                "generator."
+                f"in a batch of {len(pixels)}{how}; use {advice}."
             )
+
+
+def _how(generator: Generator) -> tuple[str, str]:
+    """Say how a generator draws, where it tells, and what else the user may try."""
+    if isinstance(generator, Sampling):
+        return f" ({generator.how})", "another sampler, more steps or another generator"
+    return "", "another generator, or other images where it draws from a pool"
 
 
 def write_shard(directory: Path, labels: Labels, indices: Labels, images: Images) -> Path:

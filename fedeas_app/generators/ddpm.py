@@ -15,8 +15,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedeas_app.devices import compile_for, on_device, release, resolve_device
-from fedeas_app.errors import UserError
+from fedeas_app.devices import (
+    compile_for,
+    on_device,
+    release,
+    resolve_device,
+    resolve_precision,
+)
+from fedeas_app.errors import UserError, first_line
 from fedeas_app.files import file_sha256_once, sha256
 from fedeas_app.generators.batches import find_size, in_batches, rows_of, too_small
 from fedeas_app.generators.card import FILE as CARD_FILE
@@ -26,13 +32,12 @@ from fedeas_app.generators.sampling import (
     DEFAULT_STEPS,
     NotFiniteError,
     Recipe,
-    TooManyStepsError,
     denoise,
     make_sampler,
     network_shape,
     to_pixels,
 )
-from fedeas_app.generators.trainer import resolve_precision
+from fedeas_app.generators.schedulers import TooManyStepsError, describe_scheduler
 
 if TYPE_CHECKING:
     from diffusers import UNet2DModel
@@ -114,16 +119,22 @@ class Ddpm:
 
     @cached_property
     def digest(self) -> str:
-        """Hash of the weights, the configurations, the recipe and the precision."""
+        """Hash of the weights, the network, the scheduler in use, the recipe and the precision."""
         parts = {
             "weights": file_sha256_once(self.directory / _WEIGHTS),
             "unet": self._unet_config,
-            "scheduler": self.scheduler_config,
+            "scheduler": describe_scheduler(make_sampler(self.scheduler_config, self.recipe)),
             "unshuffle": self.card.unshuffle,
             "recipe": asdict(self.recipe),
-            "precision": resolve_precision(self._precision, resolve_device(self._device)),
+            "precision": self._dtype(resolve_device(self._device)),
         }
         return sha256(json.dumps(parts, sort_keys=True).encode())
+
+    @property
+    def how(self) -> str:
+        """Sampler, steps and precision, for messages."""
+        precision = self._dtype(resolve_device(self._device))
+        return f"{self.recipe.sampler}, {self.recipe.steps} steps, {precision}"
 
     def generate(
         self,
@@ -153,9 +164,10 @@ class Ddpm:
     def _draw(
         self, labels: NDArray[np.int64], seeds: NDArray[np.int64], device: torch.device
     ) -> Iterator[tuple[slice, torch.Tensor]]:
-        """Yield every batch; the network is on the device while this runs, and no longer."""
+        """Yield every batch; nothing but this, or an error that ended it, holds the network."""
         network = on_device(self._load_unet(getattr(torch, self._dtype(device))), device)
-        first_size = self._batch_size or find_size(device, partial(self._try, network, device))
+        attempt = partial(self._try, network, device)
+        first_size = self._batch_size or find_size(device, attempt, self.digest)
         network = compile_for(device, network)
 
         def make(batch: slice, size: int) -> torch.Tensor:
@@ -181,9 +193,8 @@ class Ddpm:
         except NotFiniteError as error:
             raise UserError(
                 f"The generator {self.name} gave values that are not finite at step {error.step} "
-                f"({self.recipe.sampler}, {self.recipe.steps} steps, "
-                f"{self._dtype(labels.device)}); use another sampler, more steps, "
-                'generation-precision = "float32" or another generator.'
+                f"({self.how}); use another sampler, more steps, generation-precision = "
+                '"float32" or another generator.'
             ) from error
 
     @torch.inference_mode()
@@ -217,7 +228,7 @@ class Ddpm:
         except (OSError, ValueError, RuntimeError) as error:
             raise UserError(
                 f"The weights of the generator {self.name} cannot be loaded from "
-                f"{self.directory}: {str(error).splitlines()[0]}"
+                f"{self.directory}: {first_line(error)}"
             ) from error
         return unet.eval()
 
@@ -291,5 +302,5 @@ class Ddpm:
         except (NotImplementedError, ValueError, TypeError) as error:
             raise UserError(
                 f"The generator {self.name} has a scheduler that {recipe.sampler} cannot be made "
-                f"of ({str(error).splitlines()[0]}); use another sampler or generator."
+                f"of ({first_line(error)}); use another sampler or generator."
             ) from error

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from fedeas_app.errors import UserError
+from fedeas_app.errors import UserError, first_line
 from fedeas_app.settings import Settings
 
 # No code and no pickle. Weights lie in folders; what lies beside them is the same once more, in one
@@ -120,11 +120,6 @@ def _reason(name: str, revision: str, error: Exception) -> str:
     if isinstance(error, RevisionNotFoundError):
         return f"{subject} has no commit {revision} on the hub; check generator-revision."
     return (
-        f"{subject} cannot be downloaded from the hub ({_one_line(error)}); check the network and "
-        "the space on the disk, and start again: what has arrived is kept."
+        f"{subject} cannot be downloaded from the hub ({first_line(error)}); check the network "
+        "and the space on the disk, and start again: what has arrived is kept."
     )
-
-
-def _one_line(error: BaseException, most: int = 300) -> str:
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text[:most].rstrip(".")

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import torch
 
-from fedeas_app.errors import UserError
+from fedeas_app.errors import UserError, first_line
 from fedeas_app.files import file_sha256_once
 
 INDEX = "model_index.json"
@@ -232,9 +232,9 @@ class PipelineDirectory:
     def _damaged(self, error: Exception, part: str = "") -> UserError:
         if isinstance(error, UserError):
             return error
-        reason = (str(error) or type(error).__name__).splitlines()[0]
         return UserError(
-            f"The generator {self._name} cannot be loaded from {self.root / part}: {reason}"
+            f"The generator {self._name} cannot be loaded from {self.root / part}: "
+            f"{first_line(error)}"
         )
 
 

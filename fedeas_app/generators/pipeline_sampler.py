@@ -8,6 +8,12 @@ import torch
 
 from fedeas_app.errors import UserError
 from fedeas_app.generators.sampling import DEFAULT_STEPS
+from fedeas_app.generators.schedulers import (
+    TooManyStepsError,
+    scheduler_class,
+    set_steps,
+    solver_options,
+)
 
 OWN = "own"
 
@@ -28,21 +34,15 @@ def make_scheduler(own: Any, sampler: str, name: str) -> Any:
     UserError
         The pipeline was not trained for such a sampler: one for flow matching only has its own.
     """
-    import diffusers
-
     if sampler == OWN:
         return type(own).from_config(own.config)
-    kinds = {
-        "ddpm": diffusers.DDPMScheduler,
-        "ddim": diffusers.DDIMScheduler,
-        "dpm-solver++": diffusers.DPMSolverMultistepScheduler,
-    }
-    if kinds[sampler] not in own.compatibles or _is_flow(own.config):
+    wanted = scheduler_class(sampler)
+    if wanted not in own.compatibles or _is_flow(own.config):
         raise UserError(
             f"sampler is {sampler!r}, but the generator {name} only works with its own "
             f'({type(own).__name__}); set sampler = "{OWN}".'
         )
-    return kinds[sampler].from_config(own.config, **_options(own.config, sampler))
+    return wanted.from_config(own.config, **_options(own.config, sampler))
 
 
 def require_steps(scheduler: Any, steps: int, sampler: str, name: str) -> None:
@@ -60,12 +60,13 @@ def require_steps(scheduler: Any, steps: int, sampler: str, name: str) -> None:
         )
     if sampler == OWN:  # some can only set their steps with what the pipeline tells them
         return
-    scheduler.set_timesteps(steps)
-    if len(set(scheduler.timesteps.tolist())) < steps:
+    try:
+        set_steps(scheduler, steps)
+    except TooManyStepsError as error:
         raise UserError(
             f"sampler-steps is {steps}, which is more than {sampler} can tell apart; use fewer, or "
             f"0 for {DEFAULT_STEPS[sampler]}."
-        )
+        ) from error
 
 
 class Watch:
@@ -105,10 +106,7 @@ def _is_flow(config: Any) -> bool:
 
 def _options(config: Any, sampler: str) -> dict[str, Any]:
     """Return what must not be left to the new scheduler's defaults."""
-    if sampler != "dpm-solver++":
-        # They clip to [-1, 1] by themselves, where others do not: latents are larger than that.
-        return {"clip_sample": config.get("clip_sample", False)}
-    options: dict[str, Any] = {"algorithm_type": "dpmsolver++"}
-    if config.get("beta_schedule") == "squaredcos_cap_v2":  # see fedeas_app.generators.sampling
-        options["lambda_min_clipped"] = -5.1
-    return options
+    if sampler == "dpm-solver++":
+        return solver_options(config)
+    # They clip to [-1, 1] by themselves, where others do not: latents are larger than that.
+    return {"clip_sample": config.get("clip_sample", False)}

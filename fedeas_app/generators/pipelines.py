@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 
 from fedeas_app.data import load_split
-from fedeas_app.devices import release, resolve_device
-from fedeas_app.errors import UserError
+from fedeas_app.devices import release, resolve_device, resolve_precision
+from fedeas_app.errors import UserError, first_line
 from fedeas_app.files import sha256
 from fedeas_app.generators.batches import find_size, in_batches, rows_of, too_small
 from fedeas_app.generators.pipeline_classes import class_ids, prompts, words
@@ -22,11 +22,10 @@ from fedeas_app.generators.pipeline_parts import SCHEDULER, PipelineDirectory
 from fedeas_app.generators.pipeline_sampler import OWN, Watch, make_scheduler, require_steps
 from fedeas_app.generators.protocol import OnBatch
 from fedeas_app.generators.sampling import DEFAULT_STEPS
-from fedeas_app.generators.trainer import resolve_precision
+from fedeas_app.generators.schedulers import describe_scheduler
 from fedeas_app.settings import Settings
 
 _ON_CPU = 8  # such a network is large: more at a time are not faster, and a stop loses more
-_TRIED = 8  # on a GPU, where even a trial of the right number does not fit
 _TRIAL_STEPS = 2
 _DIT_NULL = 1000  # diffusers' DiTPipeline guides with this label, whatever the network
 _LUMA = (0.299, 0.587, 0.114)  # of ITU-R BT.601, as the grey images of the datasets are made
@@ -67,13 +66,12 @@ class Pipeline:
     @cached_property
     def digest(self) -> str:
         """Hash of the files, the prompts or ids, the sampling, the image shape and libraries."""
-        scheduler = self._make_scheduler()
         libraries = ["diffusers"] + ["transformers"] * self._directory.uses_transformers
         parts = {
             "files": self._directory.digests(),
             "pipeline": self._directory.pipeline_class.__name__,
             "classes": self._meanings,
-            "scheduler": [type(scheduler).__name__, dict(scheduler.config)],
+            "scheduler": describe_scheduler(self._make_scheduler()),
             "steps": self._steps,
             "guidance": self._guidance,
             "precision": self._dtype,
@@ -81,6 +79,11 @@ class Pipeline:
             "libraries": {library: version(library) for library in libraries},
         }
         return sha256(json.dumps(parts, sort_keys=True, default=str).encode())
+
+    @property
+    def how(self) -> str:
+        """Sampler, steps and precision, for messages."""
+        return f"{self._settings.sampler}, {self._steps} steps, {self._dtype}"
 
     def generate(
         self,
@@ -109,7 +112,7 @@ class Pipeline:
     def _draw(
         self, labels: NDArray[np.int64], seeds: NDArray[np.int64]
     ) -> Iterator[tuple[slice, torch.Tensor]]:
-        """Yield every batch; the pipeline is on the device while this runs, and no longer."""
+        """Yield every batch; nothing but this, or an error that ended it, holds the pipeline."""
         pipeline = self._directory.load(getattr(torch, self._dtype))
         pipeline.scheduler = self._make_scheduler()
         pipeline = pipeline.to(self._device)
@@ -153,16 +156,13 @@ class Pipeline:
         except (TypeError, ValueError) as error:
             raise UserError(
                 f"The generator {self.name} cannot be asked for images by its classes alone "
-                f"({str(error).splitlines()[0]}); name another pipeline."
+                f"({first_line(error)}); name another pipeline."
             ) from error
 
     def _find_size(self, pipeline: Any) -> int:
         if self._device.type != "cuda":
             return _ON_CPU
-        try:
-            return find_size(self._device, partial(self._try, pipeline))
-        except torch.OutOfMemoryError:
-            return _TRIED
+        return find_size(self._device, partial(self._try, pipeline), self.digest)
 
     def _try(self, pipeline: Any, count: int) -> None:
         blank = np.zeros(count, np.int64)

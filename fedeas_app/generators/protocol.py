@@ -1,7 +1,7 @@
 """What the application asks of a generator."""
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,6 +63,16 @@ class Generator(Protocol):
         -------
         array of uint8, shape (n, height, width, channels)
         """
+        ...
+
+
+@runtime_checkable
+class Sampling(Protocol):
+    """What a generator has besides if it samples from a network."""
+
+    @property
+    def how(self) -> str:
+        """Sampler, steps and precision, for messages."""
         ...
 
 

@@ -1,9 +1,9 @@
 """From the key ``generator`` to a generator."""
 
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
-from fedeas_app.errors import UserError
+from fedeas_app.errors import UserError, first_line
 from fedeas_app.generators import hub
 from fedeas_app.generators.protocol import Generator
 from fedeas_app.settings import Settings
@@ -33,7 +33,7 @@ def open_generator(settings: Settings) -> Generator:
             "from the hub; leave it empty, or name a hub id (owner/name)."
         )
     if generator is None:
-        return _directory(Path(settings.generator).expanduser(), settings)
+        return _directory(_expand(settings.generator), settings)
     return generator
 
 
@@ -49,6 +49,16 @@ def _named(settings: Settings) -> Generator | None:
 
         return Pool(settings)
     return _plugin(name, settings)
+
+
+def _expand(name: str) -> Path:
+    try:
+        return Path(name).expanduser()
+    except RuntimeError as error:
+        raise UserError(
+            f"generator is {name!r}, but this machine knows no home directory of that user; write "
+            "the whole path."
+        ) from error
 
 
 def _directory(directory: Path, settings: Settings) -> Generator:
@@ -93,12 +103,21 @@ def _refuse_keys_of_pipelines(settings: Settings) -> None:
 
 def _plugin(name: str, settings: Settings) -> Generator | None:
     for point in entry_points(group=PLUGINS, name=name):
-        try:
-            generator: Generator = point.load()(settings)
-        except (ImportError, AttributeError) as error:
-            raise UserError(
-                f"The generator plug-in {name!r} ({point.value}) cannot be loaded ({error}); "
-                "install its package again."
-            ) from error
-        return generator
+        return _open_plugin(point, settings)
     return None
+
+
+def _open_plugin(point: EntryPoint, settings: Settings) -> Generator:
+    plugin = f"The generator plug-in {point.name!r} ({point.value})"
+    try:
+        generator: Generator = point.load()(settings)
+    except (ImportError, AttributeError) as error:
+        raise UserError(
+            f"{plugin} cannot be loaded ({first_line(error)}); install its package again."
+        ) from error
+    except TypeError as error:  # it is not callable, takes something else, or has a mistake in it
+        raise UserError(
+            f"{plugin} cannot make a generator from the settings ({first_line(error)}); install "
+            "another version of its package, or tell its authors."
+        ) from error
+    return generator

@@ -15,6 +15,9 @@ import torch
 from numpy.typing import NDArray
 
 from fedeas_app.generators.network import unfold
+from fedeas_app.generators.schedulers import scheduler_class, set_steps, solver_options
+
+Predict = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # of a noisy batch and a step
 
 DEFAULT_STEPS = {"ddpm": 1000, "ddim": 50, "dpm-solver++": 20}
 
@@ -25,10 +28,6 @@ class NotFiniteError(Exception):
     def __init__(self, step: int) -> None:
         super().__init__(f"not finite at step {step}")
         self.step = step
-
-
-class TooManyStepsError(Exception):
-    """More denoising steps than the solver can tell apart."""
 
 
 @dataclass(frozen=True)
@@ -67,18 +66,15 @@ def make_sampler(config: Mapping[str, Any], recipe: Recipe) -> Any:
     TooManyStepsError
         The solver cannot tell so many steps apart.
     """
-    import diffusers
-
     if recipe.sampler == "dpm-solver++":
-        scheduler = diffusers.DPMSolverMultistepScheduler.from_config(
-            config, **_dpm_solver_options(config)
+        from fedeas_app.generators.pixel_solver import PixelSolver
+
+        scheduler: Any = PixelSolver.from_config(
+            config, thresholding=True, **solver_options(config)
         )
     else:
-        kinds = {"ddpm": diffusers.DDPMScheduler, "ddim": diffusers.DDIMScheduler}
-        scheduler = kinds[recipe.sampler].from_config(config)
-    scheduler.set_timesteps(recipe.steps)
-    if len(set(scheduler.timesteps.tolist())) < recipe.steps:  # the solver would divide by 0
-        raise TooManyStepsError
+        scheduler = scheduler_class(recipe.sampler).from_config(config)
+    set_steps(scheduler, recipe.steps)
     return scheduler
 
 
@@ -117,23 +113,9 @@ def denoise(
     NotFiniteError
         Names the first bad step.
     """
-    from diffusers.utils.torch_utils import randn_tensor
-
     streams = [torch.Generator().manual_seed(int(seed)) for seed in seeds]
-    scheduler = make_sampler(config, recipe)
-    sample = randn_tensor((len(streams), *shape), generator=streams, device=labels.device)
-    sample = sample * scheduler.init_noise_sigma
-    predict = _predictor(network, recipe, labels)
-    finite = []
-    for step in scheduler.timesteps:
-        noise = predict(scheduler.scale_model_input(sample, step), step).float()
-        # Looked at in every step: a scheduler that clips makes a black pixel of infinity.
-        finite.append(torch.isfinite(noise).all())
-        sample = scheduler.step(noise, step, sample, generator=streams).prev_sample
-    finite.append(torch.isfinite(sample).all())
-    _require_finite(torch.stack(finite))
-    result: torch.Tensor = sample
-    return result
+    noise = _draw(streams, shape, labels.device)
+    return _walk(make_sampler(config, recipe), _predictor(network, recipe, labels), noise, streams)
 
 
 def network_shape(config: Mapping[str, Any]) -> tuple[int, int, int]:
@@ -156,13 +138,40 @@ def to_pixels(sample: torch.Tensor, unshuffle: int) -> NDArray[np.uint8]:
     return pixels.permute(0, 2, 3, 1).cpu().numpy()
 
 
-def _predictor(
-    network: torch.nn.Module, recipe: Recipe, labels: torch.Tensor
-) -> Callable[[torch.Tensor, Any], torch.Tensor]:
+def _draw(
+    streams: list[torch.Generator], shape: tuple[int, int, int], device: torch.device
+) -> torch.Tensor:
+    from diffusers.utils.torch_utils import randn_tensor
+
+    noise: torch.Tensor = randn_tensor((len(streams), *shape), generator=streams, device=device)
+    return noise
+
+
+def _walk(
+    scheduler: Any, predict: Predict, noise: torch.Tensor, streams: list[torch.Generator]
+) -> torch.Tensor:
+    """Take all steps from noise of unit variance; see :func:`denoise`.
+
+    The scheduler looks at each step's number and so gets it on the CPU. The network gets it on its
+    own device, where all were brought at once: a copy in every step would make a GPU wait.
+    """
+    sample: torch.Tensor = noise * scheduler.init_noise_sigma
+    finite, steps = [], scheduler.timesteps
+    for step, seen in zip(steps, steps.to(sample.device), strict=True):
+        guess = predict(scheduler.scale_model_input(sample, step), seen).float()
+        # Looked at in every step: a scheduler that clips makes a black pixel of infinity.
+        finite.append(torch.isfinite(guess).all())
+        sample = scheduler.step(guess, step, sample, generator=streams).prev_sample
+    finite.append(torch.isfinite(sample).all())
+    _require_finite(torch.stack(finite))
+    return sample
+
+
+def _predictor(network: torch.nn.Module, recipe: Recipe, labels: torch.Tensor) -> Predict:
     """Return the function from a noisy batch and a step to its noise, guided where asked."""
     dtype = next(network.parameters()).dtype
 
-    def plain(noisy: torch.Tensor, step: Any) -> torch.Tensor:
+    def plain(noisy: torch.Tensor, step: torch.Tensor) -> torch.Tensor:
         noise: torch.Tensor = network(noisy.to(dtype), step, class_labels=labels).sample
         return noise
 
@@ -170,7 +179,7 @@ def _predictor(
         return plain
     both = torch.cat([labels, torch.full_like(labels, recipe.null_label)])
 
-    def guided(noisy: torch.Tensor, step: Any) -> torch.Tensor:
+    def guided(noisy: torch.Tensor, step: torch.Tensor) -> torch.Tensor:
         twice = noisy.to(dtype).repeat(2, 1, 1, 1)
         noise: torch.Tensor = network(twice, step, class_labels=both).sample
         conditional, free = noise.float().chunk(2)
@@ -184,15 +193,3 @@ def _require_finite(finite: torch.Tensor) -> None:
     bad = (~finite).nonzero()
     if len(bad):
         raise NotFiniteError(min(int(bad[0]) + 1, len(finite) - 1))
-
-
-def _dpm_solver_options(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what makes DPM-Solver++ right for pixels and for a cosine schedule.
-
-    The cosine schedule's log signal-to-noise ratio runs to minus infinity at the last step; without
-    the clip the first step of the solver is garbage and the images are quietly unrecognisable.
-    """
-    options: dict[str, Any] = {"algorithm_type": "dpmsolver++", "thresholding": True}
-    if config.get("beta_schedule") == "squaredcos_cap_v2":
-        options["lambda_min_clipped"] = -5.1
-    return options

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from fedeas_app.errors import UserError
 from fedeas_app.generators.batches import (
     ON_CPU,
+    _found,
     find_size,
     in_batches,
     power_of_two_below,
@@ -112,6 +113,13 @@ def test_rows_beyond_the_last_repeat_it(start, length, room, more):
 # --- finding a size ---
 
 
+@pytest.fixture(autouse=True)
+def _nothing_found_yet():
+    _found.clear()
+    yield
+    _found.clear()
+
+
 def fake_gpu(monkeypatch, total, network, an_image, overhead=0):
     """A GPU on which a forward pass takes so many bytes; returns that pass and its counts."""
     counts = []
@@ -140,31 +148,49 @@ def fake_gpu(monkeypatch, total, network, an_image, overhead=0):
         (24_000, 100, 64),  # half is room for 120
         (25_600, 100, 128),  # half is room for 128
         (25_599, 100, 64),
-        (10**9, 1, 1024),  # more is of no use
-        (10**9, 0, 1024),
+        (10**9, 1, 256),  # more is of no use
+        (10**9, 0, 256),
         (3_200, 100, 16),  # half is room for 16
         (2_000, 100, 16),  # half is room for 10, but the rest may be there as well
     ],
 )
 def test_half_of_the_memory_is_taken(monkeypatch, total, an_image, expected):
     forward, counts = fake_gpu(monkeypatch, total, 77, an_image, overhead=11)
-    assert find_size(GPU, forward) == expected
+    assert find_size(GPU, forward, "digest") == expected
     assert max(counts) <= 16
 
 
 def test_a_trial_that_does_not_fit_begins_small(monkeypatch):
     forward, _ = fake_gpu(monkeypatch, 1_000, 77, 100)
-    assert find_size(GPU, forward) == 8
+    assert find_size(GPU, forward, "digest") == 8
 
 
 def test_a_cpu_needs_no_trial():
-    assert find_size(CPU, pytest.fail) == ON_CPU
+    assert find_size(CPU, pytest.fail, "digest") == ON_CPU
+
+
+def test_a_size_is_found_once_for_a_generator_and_a_device(monkeypatch):
+    forward, counts = fake_gpu(monkeypatch, 24_000, 77, 100)
+    assert find_size(GPU, forward, "one") == 64
+    tried = len(counts)
+    assert find_size(GPU, forward, "one") == 64
+    assert len(counts) == tried
+    find_size(GPU, forward, "other")
+    find_size(torch.device("cuda:1"), forward, "one")
+    assert len(counts) == 3 * tried
+
+
+def test_a_lack_of_memory_is_not_remembered(monkeypatch):
+    short, _ = fake_gpu(monkeypatch, 1_000, 77, 100)
+    assert find_size(GPU, short, "one") == 8
+    forward, _ = fake_gpu(monkeypatch, 24_000, 77, 100)
+    assert find_size(GPU, forward, "one") == 64
 
 
 @given(st.floats(0, 1e9))
 def test_a_power_of_two_below(images):
     size = power_of_two_below(images)
     assert size.bit_count() == 1
-    assert 16 <= size <= 1024
+    assert 16 <= size <= 256
     assert size <= images or size == 16
-    assert 2 * size > images or size == 1024
+    assert 2 * size > images or size == 256

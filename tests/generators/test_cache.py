@@ -348,8 +348,21 @@ def test_images_of_a_single_colour_never_enter(tmp_path):
     drawer = Drawer(tmp_path, Flat(batch_size=6), 5)
     with pytest.raises(UserError) as caught:
         drawer.fetch(np.array([6]))
-    assert "'fake' made 2 images of a single colour in a batch of 6" in str(caught.value)
+    assert str(caught.value) == (
+        "The generator 'fake' made 2 images of a single colour in a batch of 6; use another "
+        "generator, or other images where it draws from a pool."
+    )
     assert shards(drawer) == []
+
+
+def test_how_they_were_drawn_is_told_where_it_is_known(tmp_path):
+    class Sampled(Flat):
+        how = "ddim, 3 steps, bfloat16"
+
+    with pytest.raises(UserError) as caught:
+        Drawer(tmp_path, Sampled(batch_size=6), 5).fetch(np.array([6]))
+    text = str(caught.value)
+    assert "in a batch of 6 (ddim, 3 steps, bfloat16); use another sampler, more steps" in text
 
 
 @pytest.mark.parametrize(

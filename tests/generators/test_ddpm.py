@@ -280,6 +280,22 @@ def test_the_digest_changes_with_the_configurations(trained, copied, ddpm, edit,
     assert ddpm(copied).digest != ddpm(trained).digest
 
 
+def test_the_digest_is_of_the_solver_in_use(trained, ddpm, monkeypatch):
+    """Were the code to make the solver otherwise, no image made before would be served."""
+    solver, other = ({"sampler": sampler} for sampler in ("dpm-solver++", "ddim"))
+    before = ddpm(trained, **solver).digest, ddpm(trained, **other).digest
+    monkeypatch.setattr("fedeas_app.generators.schedulers._LAMBDA_MIN", -5.0)
+    assert ddpm(trained, **solver).digest != before[0]
+    assert ddpm(trained, **other).digest == before[1]
+
+
+def test_it_tells_how_it_draws(trained, ddpm):
+    assert ddpm(trained).how == "ddim, 3 steps, float32"
+    assert ddpm(trained, sampler="ddpm", steps=0, precision="bfloat16").how == (
+        "ddpm, 1000 steps, bfloat16"
+    )
+
+
 # --- what is refused ---
 
 

@@ -94,6 +94,27 @@ def test_a_broken_plug_in_is_a_sentence(configure, monkeypatch):
         registry.open_generator(configure(generator="mine"))
 
 
+@pytest.mark.parametrize(
+    ("target", "reason"),
+    [
+        ("fake_generator:FakeGenerator.name", "'str' object is not callable"),
+        ("time:time", r"time\.time\(\) takes no arguments"),
+    ],
+)
+def test_a_plug_in_that_cannot_be_called_is_a_sentence(configure, monkeypatch, target, reason):
+    monkeypatch.setattr(
+        registry, "entry_points", Points([EntryPoint("mine", target, "fedeas.generators")])
+    )
+    with pytest.raises(UserError, match=rf"'mine' \({target}\) cannot make .*{reason}") as caught:
+        registry.open_generator(configure(generator="mine"))
+    assert isinstance(caught.value.__cause__, TypeError)
+
+
+def test_the_home_of_nobody_is_a_sentence(settings_for):
+    with pytest.raises(UserError, match="generator is '~no-such-user/x', but this machine knows"):
+        open_generator(settings_for("~no-such-user/x"))
+
+
 def test_a_revision_is_for_the_hub_alone(trained, settings_for):
     for name in ("pool", str(trained)):
         keys = {"generator_revision": "a" * 40, "pool_dataset": "digits"}

@@ -232,6 +232,11 @@ def test_the_digest_does_not_change_with_anything_else(make, keys):
     assert make(**keys).digest == make().digest
 
 
+def test_it_tells_how_it_draws(make):
+    assert make().how == "dpm-solver++, 3 steps, float32"
+    assert make(sampler="own", generation_precision="bfloat16").how == "own, 3 steps, bfloat16"
+
+
 def test_the_digest_is_of_meanings_not_of_spellings(dit_settings):
     by_name, by_number = dit_settings(), dit_settings(generator_classes="0,1,2,3,4,5,6,7,8,9")
     assert open_generator(by_name).digest == open_generator(by_number).digest

@@ -8,15 +8,18 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedeas_app.devices import repeatable
+from fedeas_app.generators import sampling
+from fedeas_app.generators.network import make_unet
 from fedeas_app.generators.sampling import (
     NotFiniteError,
     Recipe,
-    TooManyStepsError,
     denoise,
     make_sampler,
     network_shape,
     to_pixels,
 )
+from fedeas_app.generators.schedulers import TooManyStepsError
 from fedeas_app.generators.trainer import make_noise_scheduler
 
 SHAPE = (2, 3, 4)
@@ -154,6 +157,51 @@ def test_more_steps_than_the_solver_tells_apart():
     make_sampler(CONFIG, Recipe("dpm-solver++", 20))
     with pytest.raises(TooManyStepsError):
         make_sampler(CONFIG, Recipe("dpm-solver++", 1000))
+
+
+class OnMeta(torch.nn.Module):
+    """A network on the device without values, where whatever looks at one fails."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(1, device="meta"))
+
+    def forward(self, noisy, step, class_labels):
+        assert noisy.device == step.device == class_labels.device == self.weight.device
+        return SimpleNamespace(sample=noisy / 2 + step / 2000)
+
+
+@pytest.mark.parametrize("sampler", ["ddpm", "ddim", "dpm-solver++"])
+@pytest.mark.parametrize("scale", [1.0, 2.0])
+def test_no_step_waits_for_the_device(monkeypatch, sampler, scale):
+    ends = []
+    monkeypatch.setattr(sampling, "_require_finite", ends.append)  # the one look, at the end
+    labels = torch.zeros(3, dtype=torch.int64, device="meta")
+    recipe = Recipe(sampler, 4, scale, NULL)
+    sample = denoise(OnMeta(), CONFIG, recipe, labels, SEEDS, shape=SHAPE)
+    assert sample.shape == (3, *SHAPE)
+    assert [end.shape for end in ends] == [(5,)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_what_is_compiled_for_one_client_serves_all(dtype):
+    from torch._dynamo.utils import counters
+
+    def draw():
+        """Let a client draw, its network loaded anew, and return the graphs compiled so far."""
+        network = make_unet((8, 8, 1), 3, "micro").to(dtype).eval()
+        network = network.to(memory_format=torch.channels_last)
+        compiled = torch.compile(network, backend="eager")
+        with repeatable(2):
+            for recipe in (Recipe("ddim", 3), Recipe("dpm-solver++", 4)):
+                denoise(compiled, CONFIG, recipe, torch.from_numpy(LABELS), SEEDS, shape=(1, 8, 8))
+        return counters["stats"]["unique_graphs"]
+
+    torch._dynamo.reset()
+    before = counters["stats"]["unique_graphs"]
+    first = draw()
+    assert first == before + 1
+    assert (draw(), draw()) == (first, first)
 
 
 @pytest.mark.parametrize(
