@@ -20,6 +20,7 @@ _FORBIDDEN = "let this user write there"
 _ADVICE = {
     errno.EEXIST: _IN_THE_WAY,
     errno.ENOTDIR: _IN_THE_WAY,
+    errno.ENOENT: "make it again",
     errno.EACCES: _FORBIDDEN,
     errno.EPERM: _FORBIDDEN,
     errno.EROFS: _FORBIDDEN,
@@ -101,6 +102,37 @@ def make_directory(path: Path) -> Path:
             return path
     except OSError as error:
         raise UserError(cannot_write(path, error)) from error
+
+
+def require_new(target: Path) -> Path:
+    """Refuse a directory that exists or cannot be made: now, and not after hours of work.
+
+    Returns
+    -------
+    Path
+        ``target``, with the home directory in the place of a leading ``~``.
+
+    Raises
+    ------
+    UserError
+    """
+    target = _expand_home(target)
+    try:
+        if target.exists():
+            raise UserError(f"{target} exists already; name another directory or remove it.")
+    except OSError as error:  # a parent that may not be read, or a name that is too long
+        raise UserError(cannot_write(target.parent, error)) from error
+    make_directory(target.parent)
+    return target
+
+
+def _expand_home(path: Path) -> Path:
+    try:
+        return path.expanduser()
+    except RuntimeError as error:  # ~someone who does not exist
+        raise UserError(
+            f"The directory {path} names an unknown home directory; write its path in full."
+        ) from error
 
 
 def sha256(data: bytes | memoryview) -> str:

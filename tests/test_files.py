@@ -169,3 +169,36 @@ def test_a_disk_that_fills_up_while_building_is_said(tmp_path):
     with pytest.raises(UserError, match=r"No space left on device\); free some space there"):
         files.build_directory(tmp_path / "a", fill)
     assert not (tmp_path / "a").exists()
+
+
+# --- a directory that is to be new ---
+
+
+def test_a_new_directory_may_have_parents_that_are_new(tmp_path):
+    target = tmp_path / "a" / "b"
+    assert files.require_new(target) == target
+    assert target.parent.is_dir()
+    assert not target.exists()
+
+
+def test_the_tilde_is_the_home_directory(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert files.require_new(Path("~/a")) == tmp_path / "a"
+    (tmp_path / "a").mkdir()
+    with pytest.raises(UserError, match=f"^{tmp_path / 'a'} exists already; name another"):
+        files.require_new(Path("~/a"))
+
+
+def test_a_home_directory_of_nobody_is_a_sentence():
+    with pytest.raises(UserError, match=r"^The directory ~no-such-user/a names an unknown home"):
+        files.require_new(Path("~no-such-user/a"))
+
+
+@pytest.mark.parametrize(
+    ("number", "advice"),
+    [(2, "make it again"), (13, "let this user write there"), (17, "remove the file"),
+     (20, "remove the file"), (28, "free some space"), (30, "let this user write there")],
+)  # fmt: skip
+def test_advice_fits_the_error(number, advice):
+    text = files.cannot_write(Path("/a"), OSError(number, "Reason"))
+    assert text.startswith(f"The directory /a cannot be written (Reason); {advice}")

@@ -27,6 +27,7 @@ Floats = NDArray[np.float64]
 Item = TypeVar("Item", bound=np.generic)
 
 LEAST_RECOGNISED = 0.5  # below this share a generator teaches more wrong labels than right ones
+LEAST_OF_REAL = 0.85  # of the share of real images: below it one image in seven or more is wrong
 
 _BATCH = 512
 _BLOCK = 1024  # images compared with as many at a time

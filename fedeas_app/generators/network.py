@@ -17,19 +17,45 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Preset:
-    """The shape of a network: how much it costs and what it can draw."""
+    """The shape of a network: how much it costs and what it can draw.
+
+    Attributes
+    ----------
+    block_out_channels : tuple of int
+        Of each level, from the whole image to the smallest.
+    layers_per_block : int
+    attention_levels : tuple of int
+        Levels at which pixels look at each other.
+    norm_num_groups : int
+    learning_rate : float
+    head_channels : int, optional
+        Of each attention head; None has one head for all channels, as in the DDPM paper.
+    """
 
     block_out_channels: tuple[int, ...]
     layers_per_block: int
     attention_levels: tuple[int, ...]
     norm_num_groups: int
     learning_rate: float
+    head_channels: int | None = None
+
+    @property
+    def down_blocks(self) -> tuple[str, ...]:
+        """What diffusers calls the block of each level, on the way to the smallest."""
+        attends = (level in self.attention_levels for level in range(len(self.block_out_channels)))
+        return tuple("AttnDownBlock2D" if a else "DownBlock2D" for a in attends)
+
+    @property
+    def up_blocks(self) -> tuple[str, ...]:
+        """The same on the way back."""
+        return tuple(block.replace("Down", "Up") for block in reversed(self.down_blocks))
 
 
 PRESETS = {
-    "tiny": Preset((32, 64), 1, (1,), 8, 2e-3),  # 8x8 pixels in CPU minutes, 14x14 in an hour
-    "small": Preset((32, 64, 128), 2, (2,), 8, 1e-3),  # 28x28 pixels, CPU hours
-    "cifar": Preset((128, 256, 256, 256), 2, (1,), 32, 2e-4),  # the network of the DDPM paper
+    "tiny": Preset((32, 64), 1, (1,), 8, 2e-3, 32),  # 8x8 pixels in CPU minutes, 14x14 in an hour
+    "small": Preset((32, 64, 128), 2, (2,), 8, 1e-3, 32),  # 28x28 pixels, CPU hours
+    # Ho et al., appendix B, without dropout.
+    "cifar": Preset((128, 256, 256, 256), 2, (1,), 32, 2e-4),
 }
 
 
@@ -70,20 +96,18 @@ def make_unet(
     from diffusers import UNet2DModel
 
     shape = preset_of(preset)
-    levels = len(shape.block_out_channels)
     _require_divisible(image_shape, preset, unshuffle)
     height, width, channels = image_shape
-    attends = [level in shape.attention_levels for level in range(levels)]
     return UNet2DModel(
         sample_size=(height // unshuffle, width // unshuffle),
         in_channels=channels * unshuffle**2,
         out_channels=channels * unshuffle**2,
         block_out_channels=shape.block_out_channels,
         layers_per_block=shape.layers_per_block,
-        down_block_types=tuple("AttnDownBlock2D" if a else "DownBlock2D" for a in attends),
-        up_block_types=tuple("AttnUpBlock2D" if a else "UpBlock2D" for a in reversed(attends)),
+        down_block_types=shape.down_blocks,
+        up_block_types=shape.up_blocks,
         norm_num_groups=shape.norm_num_groups,
-        attention_head_dim=shape.block_out_channels[0],
+        attention_head_dim=shape.head_channels,
         num_class_embeds=num_labels,
     )
 

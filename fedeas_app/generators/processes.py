@@ -2,10 +2,12 @@
 
 import multiprocessing
 import os
+import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from multiprocessing.queues import SimpleQueue
@@ -16,6 +18,7 @@ from fedeas_app.errors import UserError
 Work = Callable[[], None]
 
 _GRACE = 2.0  # seconds
+_PATIENCE = 30.0  # seconds for the end of a step, after Ctrl-C
 
 
 def share(work: Work, processes: int) -> None:
@@ -33,6 +36,8 @@ def share(work: Work, processes: int) -> None:
     ------
     UserError
         What the work raised in one of the processes, or that one of them died.
+    KeyboardInterrupt
+        Ctrl-C was pressed. The first process, which writes, was told so and could end by itself.
     """
     if processes == 1:
         work()
@@ -44,26 +49,58 @@ def share(work: Work, processes: int) -> None:
         context.Process(target=_member, args=(work, rank, processes, port, mistakes))
         for rank in range(processes)
     ]
-    for member in members:
-        member.start()
     try:
+        with _ctrl_c_held_back():
+            for member in members:
+                member.start()
         _wait_for(members)
+    except KeyboardInterrupt:
+        _let_end(members[0])
+        raise
     finally:
-        for member in members:
+        _end(members)
+    _raise_first(members, mistakes)
+
+
+@contextmanager
+def _ctrl_c_held_back() -> Iterator[None]:
+    """Let Ctrl-C come after the block; for processes started there, when they ask for it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _let_end(first: BaseProcess) -> None:
+    """Tell the first process of Ctrl-C, which may have reached the parent alone, and wait for it.
+
+    A second Ctrl-C ends the wait.
+    """
+    if first.pid is not None and first.is_alive():
+        os.kill(first.pid, signal.SIGINT)
+        first.join(_PATIENCE)
+
+
+def _end(members: list[BaseProcess]) -> None:
+    for member in members:
+        if member.pid is not None:  # it was started
             member.terminate()
             member.join()
-    _raise_first(members, mistakes)
 
 
 def _member(work: Work, rank: int, processes: int, port: int, mistakes: "SimpleQueue[str]") -> None:
     Thread(target=_end_with_parent, daemon=True).start()
     _join_group(rank, processes, port)
     try:
+        if rank == 0:  # the others wait in the middle of a step until the parent ends them
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         work()
     except UserError as error:
         mistakes.put(str(error))
         sys.exit(1)
     except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # it may come from the parent as well
         sys.exit(130)
     except Exception:
         # Where another's end is the cause, the parent ends this one before it complains.

@@ -4,8 +4,6 @@ While it trains, everything lies beside the target in ``TARGET.training``: the l
 picture of what the network draws by now, and the loss. The target appears whole or not at all.
 """
 
-import json
-import math
 import platform
 import shutil
 import time
@@ -20,13 +18,16 @@ import numpy as np
 import torch
 from filelock import FileLock, Timeout
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors import SafetensorError
 
 from fedeas_app.data import Split
-from fedeas_app.errors import UserError
-from fedeas_app.files import cannot_write, create_directory, make_directory, write_bytes, write_text
+from fedeas_app.devices import resolve_precision
+from fedeas_app.errors import UserError, first_line
+from fedeas_app.files import cannot_write, create_directory, make_directory, require_new
+from fedeas_app.generators.card import Card, Origin, write_card
+from fedeas_app.generators.checkpoint import Checkpoint, diverged
 from fedeas_app.generators.grid import write_grid
+from fedeas_app.generators.interruption import noticing_ctrl_c
 from fedeas_app.generators.sampling import (
     DEFAULT_STEPS,
     NotFiniteError,
@@ -35,9 +36,8 @@ from fedeas_app.generators.sampling import (
     network_shape,
     to_pixels,
 )
-from fedeas_app.generators.trainer import Trainer, Training, learning_rate, resolve_precision
+from fedeas_app.generators.trainer import Trainer, Training, learning_rate
 
-_STATE = "state.safetensors"
 _SHOWN_CLASSES, _SHOWN_EACH = 10, 8
 _REPORT_EVERY = 10  # steps: reading the loss makes a GPU wait
 
@@ -71,6 +71,7 @@ def train(
     target: Path,
     *,
     cadence: Cadence = Cadence(),
+    origin: Origin | None = None,
     observe: Observer | None = None,
     resumed: Callable[[int], None] | None = None,
 ) -> Path:
@@ -82,93 +83,33 @@ def train(
         The images to learn; never the test set.
     training : Training
     target : Path
-        A directory that does not exist yet. An interrupted training of the same target, data and
-        options is continued.
+        A directory that does not exist yet. An unfinished training of it is continued.
     cadence : Cadence, optional
-    observe : callable, optional
-        Called every few steps, by the first process alone where several share the training; the
-        loss is then that of its share.
-    resumed : callable, optional
-        Called with the number of steps that a checkpoint already holds.
-
-    Returns
-    -------
-    Path
-        ``target``.
+    origin : Origin, optional
+        Where the images come from, for the card.
+    observe, resumed : callable, optional
+        The first process calls them: with the loss of its share, and with a checkpoint's step.
 
     Raises
     ------
     UserError
-        The preset does not fit the images, the target exists, another process is making it, or the
-        checkpoint there is of another training.
+        It does not fit, diverges or cannot be written, or the target is another's.
+    KeyboardInterrupt
+        Ctrl-C was pressed; the checkpoint holds the steps until then.
     """
-    require_new(target)
+    target = require_new(target)
     trainer = Trainer(split, training)
     with _workshop(target, trainer.is_main) as place:
-        checkpoint = Checkpoint(place, split, training)
-        checkpoint.restore(trainer)
-        if trainer.step and trainer.is_main and resumed is not None:
-            resumed(trainer.step)
-        _work(trainer, checkpoint, cadence, observe if trainer.is_main and observe else _silent)
+        _train_in(place, trainer, cadence, observe, resumed)
         if trainer.is_main:
-            _finish(trainer, split, place, target)
+            _finish(trainer, origin or Origin(), place, target)
     trainer.leave()
     return target
-
-
-def require_new(target: Path) -> None:
-    """Refuse a directory that exists or cannot be made: now, and not after hours of training."""
-    if target.exists():
-        raise UserError(f"{target} exists already; name another directory or remove it.")
-    make_directory(target.parent)
 
 
 def workshop_of(target: Path) -> Path:
     """Return the directory that holds an unfinished training."""
     return target.with_name(f"{target.name}.training")
-
-
-class Checkpoint:
-    """The file that an interrupted training continues from, and of which training it is."""
-
-    def __init__(self, place: Path, split: Split, training: Training) -> None:
-        self.path = place / _STATE
-        # The device may change from one start to the next: it does not decide what is learnt.
-        own = asdict(training) | {"device": "any", "data": split.digest}
-        self._identity = json.dumps(own, sort_keys=True)
-
-    def save(self, trainer: Trainer) -> None:
-        """Write the trainer's state, whole or not at all."""
-        arrays, rest = trainer.state()
-        data = save(arrays, {"training": self._identity, "rest": rest})
-        try:
-            write_bytes(self.path, data)
-        except OSError as error:
-            raise UserError(cannot_write(self.path.parent, error)) from error
-
-    def restore(self, trainer: Trainer) -> None:
-        """Bring a new trainer to where the checkpoint is, where there is one."""
-        if not self.path.exists():
-            return
-        try:
-            with safe_open(self.path, "pt") as stored:
-                about = stored.metadata() or {}
-                self._require_own(about.get("training"))
-                arrays = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 - no mapping
-                trainer.restore(arrays, about["rest"])
-        except (OSError, SafetensorError, KeyError, ValueError, RuntimeError) as error:
-            raise UserError(
-                f"The checkpoint {self.path} is damaged ({_first_line(error)}); remove "
-                f"{self.path.parent} to begin anew."
-            ) from error
-
-    def _require_own(self, identity: str | None) -> None:
-        if identity == self._identity:
-            return
-        raise UserError(
-            f"{self.path.parent} holds an unfinished training with other options or data; repeat "
-            "its command to continue it, name another target, or remove that directory."
-        )
 
 
 @contextmanager
@@ -191,24 +132,66 @@ def _workshop(target: Path, is_main: bool) -> Iterator[Path]:
         shutil.rmtree(place, ignore_errors=True)
 
 
+def _train_in(
+    place: Path,
+    trainer: Trainer,
+    cadence: Cadence,
+    observe: Observer | None,
+    resumed: Callable[[int], None] | None,
+) -> None:
+    """Continue from the checkpoint in a directory, where there is one, to the last step."""
+    checkpoint = Checkpoint(place, trainer)
+    checkpoint.restore()
+    if trainer.step and trainer.is_main and resumed is not None:
+        resumed(trainer.step)
+    _work(trainer, checkpoint, cadence, observe if trainer.is_main and observe else _silent)
+
+
 def _work(trainer: Trainer, checkpoint: Checkpoint, cadence: Cadence, observe: Observer) -> None:
-    """Take the remaining steps, looking up from work at the agreed times."""
-    steps, begin, done = trainer.training.steps, time.perf_counter(), 0
-    losses: list[torch.Tensor] = []
-    while trainer.step < steps:
-        losses.append(_advance(trainer))
-        done += 1
-        last = trainer.step == steps
-        if last or trainer.step % _REPORT_EVERY == 0:
-            loss = _mean(losses, trainer.step)
-            losses.clear()
-            speed = done * trainer.images_per_step / (time.perf_counter() - begin)
-            observe(trainer.step, loss, speed)
-        if trainer.is_main and (last or trainer.step % cadence.samples == 0):
-            _picture(trainer, checkpoint.path.parent)
-        # The last one too: should the target not be writable, nothing is lost.
-        if trainer.is_main and (last or trainer.step % cadence.checkpoint == 0):
-            checkpoint.save(trainer)
+    """Take the remaining steps, looking up from work at the agreed times and at Ctrl-C."""
+    steps, report = trainer.training.steps, _Report(trainer, observe)
+    with noticing_ctrl_c() as interrupted:
+        while trainer.step < steps:
+            report.add(_advance(trainer))
+            last = trainer.step == steps
+            if last or trainer.step % _REPORT_EVERY == 0:
+                report.tell()
+            if trainer.is_main and (last or trainer.step % cadence.samples == 0):
+                _picture(trainer, checkpoint.path.parent)
+            stop = interrupted.is_set()
+            # The last one too: should the target not be writable, nothing is lost.
+            if trainer.is_main and (last or stop or trainer.step % cadence.checkpoint == 0):
+                report.require_finite()
+                checkpoint.save()
+            if stop:
+                raise KeyboardInterrupt
+
+
+class _Report:
+    """The losses that nobody has looked at yet, and how fast the steps were."""
+
+    def __init__(self, trainer: Trainer, observe: Observer) -> None:
+        self._trainer = trainer
+        self._observe = observe
+        self._losses: list[torch.Tensor] = []
+        self._first, self._begin = trainer.step, time.perf_counter()
+
+    def add(self, loss: torch.Tensor) -> None:
+        """Keep the loss of a step, still on the device."""
+        self._losses.append(loss)
+
+    def tell(self) -> None:
+        """Tell the observer the mean of these losses, and forget them."""
+        self.require_finite()
+        loss = float(torch.stack(self._losses).mean())
+        self._losses.clear()
+        images = (self._trainer.step - self._first) * self._trainer.images_per_step
+        self._observe(self._trainer.step, loss, images / (time.perf_counter() - self._begin))
+
+    def require_finite(self) -> None:
+        """Refuse to go on, or to save anything, after a loss that is none."""
+        if self._losses and not torch.stack(self._losses).isfinite().all():
+            raise diverged(self._trainer.step)
 
 
 def _advance(trainer: Trainer) -> torch.Tensor:
@@ -219,21 +202,6 @@ def _advance(trainer: Trainer) -> torch.Tensor:
             f"A step of {trainer.images_per_step} images does not fit into the memory of the "
             "device; use a smaller --batch-size, a smaller --preset, or more --processes."
         ) from error
-
-
-def _mean(losses: list[torch.Tensor], step: int) -> float:
-    loss = float(torch.stack(losses).mean())
-    if not math.isfinite(loss):
-        raise _diverged(step)
-    return loss
-
-
-def _diverged(step: int) -> UserError:
-    return UserError(
-        f"The training diverged before step {step:,}: its loss is not finite; use a smaller "
-        "--learning-rate, or --precision float32. The same options would continue from the last "
-        "checkpoint."
-    )
 
 
 def _silent(step: int, loss: float, images_per_second: float) -> None:
@@ -248,7 +216,7 @@ def _picture(trainer: Trainer, place: Path) -> None:
     try:
         sample = _draw(trainer, labels)
     except NotFiniteError as error:
-        raise _diverged(trainer.step) from error
+        raise diverged(trainer.step) from error
     directory = make_directory(place / "samples")
     path = directory / f"step-{trainer.step:07}.png"
     try:
@@ -269,7 +237,7 @@ def _draw(trainer: Trainer, labels: NDArray[np.int64]) -> torch.Tensor:
     )
 
 
-def _finish(trainer: Trainer, split: Split, place: Path, target: Path) -> None:
+def _finish(trainer: Trainer, origin: Origin, place: Path, target: Path) -> None:
     """Put the averaged network, its card and the pictures where the user wants them."""
 
     def fill(directory: Path) -> None:
@@ -277,7 +245,7 @@ def _finish(trainer: Trainer, split: Split, place: Path, target: Path) -> None:
         trainer.scheduler.save_pretrained(directory / "scheduler")
         if (place / "samples").is_dir():
             shutil.copytree(place / "samples", directory / "samples")
-        write_text(directory / "card.json", json.dumps(_card(trainer, split), indent=2) + "\n")
+        write_card(directory, _card(trainer), _history(trainer, origin))
 
     try:
         create_directory(target, fill)
@@ -285,26 +253,18 @@ def _finish(trainer: Trainer, split: Split, place: Path, target: Path) -> None:
         raise UserError(_cannot_save(target.parent, error)) from error
 
 
-def _cannot_save(directory: Path, error: OSError | SafetensorError) -> str:
-    """Say why; safetensors has an error of its own for a full disk."""
-    if isinstance(error, OSError):
-        return cannot_write(directory, error)
-    return (
-        f"The generator cannot be saved in {directory} ({_first_line(error)}); free some space "
-        "there and repeat the command: the last checkpoint is whole."
-    )
+def _card(trainer: Trainer) -> Card:
+    names, training = trainer.split.class_names, trainer.training
+    return Card(names, len(names) if training.label_dropout > 0 else None, training.unshuffle)
 
 
-def _card(trainer: Trainer, split: Split) -> dict[str, Any]:
-    """Say what the directory holds; what it needs beside diffusers' own files to draw is here."""
-    training = trainer.training
+def _history(trainer: Trainer, origin: Origin) -> dict[str, Any]:
+    """Return what the card tells a person: what was learnt, how, and with what."""
+    split, training = trainer.split, trainer.training
     return {
-        "kind": "class-conditional DDPM",
-        "classes": list(split.class_names),
-        "null-label": len(split.class_names) if training.label_dropout > 0 else None,
         "image-shape": list(split.image_shape),
-        "pixel-unshuffle": training.unshuffle,
         "normalisation": "pixels / 127.5 - 1",
+        "data": asdict(origin) | {"split": "train", "images": len(split.labels)},
         "data-digest": split.digest,
         "images-seen": training.steps * trainer.images_per_step,
         "parameters": sum(parameter.numel() for parameter in trainer.unet.parameters()),
@@ -321,5 +281,11 @@ def _card(trainer: Trainer, split: Split) -> dict[str, Any]:
     }
 
 
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
+def _cannot_save(directory: Path, error: OSError | SafetensorError) -> str:
+    """Say why; safetensors has an error of its own for a full disk."""
+    if isinstance(error, OSError):
+        return cannot_write(directory, error)
+    return (
+        f"The generator cannot be saved in {directory} ({first_line(error)}); free some space "
+        "there and repeat the command: the last checkpoint is whole."
+    )

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from fedeas_app.generators.card import Card, CardError, read_card
+from fedeas_app.generators.card import Card, CardError, Origin, read_card, write_card
+from fedeas_app.settings import Settings
 
 
 @pytest.fixture
@@ -55,3 +56,27 @@ def test_blocks_of_pixels_fit_the_channels(write, value):
 def test_classes_are_names(write, value):
     with pytest.raises(CardError, match="classes is no list of names"):
         read_card(write({"classes": value}), 3, 1)
+
+
+@pytest.mark.parametrize("card", [Card(("a", "ä"), 2, 2), Card(("a", "b", "c"), None, 1)])
+def test_what_is_written_is_read(tmp_path, card):
+    write_card(tmp_path, card, {"versions": {"torch": "2"}})
+    assert read_card(tmp_path, 3, 12) == card
+    content = json.loads((tmp_path / "card.json").read_text())
+    assert content["kind"] == "class-conditional DDPM"
+    assert content["versions"] == {"torch": "2"}
+
+
+@pytest.mark.parametrize(
+    ("dataset", "name"),
+    [("digits", "digits"), ("uoft-cs/cifar10", "uoft-cs/cifar10"), ("mnist", "mnist"),
+     ("/home/me/data/flowers", "flowers"), ("~/flowers/train.parquet", "train.parquet"),
+     ("./flowers/", "flowers"), ("../flowers", "flowers")],
+)  # fmt: skip
+def test_the_origin_names_no_place_of_this_machine(dataset, name):
+    assert Origin.of(Settings.parse({"dataset": dataset})) == Origin(name, None)
+
+
+def test_the_origin_has_the_revision_asked_for():
+    asked = {"dataset": "owner/name", "dataset-revision": "0" * 40}
+    assert Origin.of(Settings.parse(asked)) == Origin("owner/name", "0" * 40)

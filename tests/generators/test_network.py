@@ -64,6 +64,30 @@ def test_a_network_takes_the_images_it_is_for(preset, shape, unshuffle):
     assert unet.config.num_class_embeds == 3
 
 
+def attentions(unet):
+    return [part for part in unet.modules() if type(part).__name__ == "Attention"]
+
+
+def test_cifar_is_of_the_size_of_the_papers_network():
+    """Ho et al., appendix B: 35.7 M parameters, attention at 16x16 and in the middle, one head."""
+    with torch.device("meta"):
+        unet = make_unet((32, 32, 3), 10, "cifar")
+    labels = 10 * 512  # the embeddings of the classes, which the paper's network has not
+    size = sum(part.numel() for part in unet.parameters())
+    assert (size - labels) / 1e6 == pytest.approx(35.7, abs=0.1)
+    assert [part.heads for part in attentions(unet)] == [1] * (2 + 3 + 1)
+    assert [block.startswith("Attn") for block in unet.config.down_block_types] == [
+        False, True, False, False
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("preset", "width"), [("tiny", 64), ("small", 128)])
+def test_the_small_presets_have_heads_of_32_channels(preset, width):
+    """Generators that were trained with them are continued and loaded."""
+    unet = make_unet((8, 8, 1), 3, preset)
+    assert {part.heads for part in attentions(unet)} == {width // 32}
+
+
 sizes = st.integers(1, 3)
 
 

@@ -16,7 +16,6 @@ from fedeas_app.generators.trainer import (
     learning_rate,
     make_noise_scheduler,
     num_labels,
-    resolve_precision,
 )
 
 
@@ -262,23 +261,6 @@ def test_weights_and_averages_stay_in_float32(make_trainer):
     arrays, _ = trainer.state()
     assert {value.dtype for value in arrays.values()} == {torch.float32}
     assert {part.dtype for part in trainer.averaged().parameters()} == {torch.float32}
-
-
-def test_the_precision_of_auto(monkeypatch):
-    cpu, cuda = torch.device("cpu"), torch.device("cuda")
-    assert resolve_precision("auto", cpu) == "float32"
-    for has_it, expected in [(True, "bfloat16"), (False, "float32")]:
-        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda _h=has_it, **_: _h)
-        assert resolve_precision("auto", cuda) == expected
-    for name in ("float32", "bfloat16", "float16"):
-        assert resolve_precision(name, cpu) == name
-
-
-def test_an_unknown_precision():
-    with pytest.raises(UserError) as caught:
-        resolve_precision("half", torch.device("cpu"))
-    text = str(caught.value)
-    assert text == "precision is 'half'; auto, float32, bfloat16, float16 are allowed."
 
 
 def test_a_precision_that_the_device_cannot_train_in(make_trainer):

@@ -19,7 +19,10 @@ from safetensors.torch import load_file, save_file
 
 from fedeas_app.errors import UserError
 from fedeas_app.files import write_bytes
+from fedeas_app.generators import checkpoint as checkpoint_module
 from fedeas_app.generators import training as module
+from fedeas_app.generators.card import Origin
+from fedeas_app.generators.checkpoint import step_of
 from fedeas_app.generators.trainer import Trainer, Training
 from fedeas_app.generators.training import Cadence, train, workshop_of
 
@@ -120,6 +123,7 @@ def test_the_card_says_where_it_comes_from(trained):
     assert card["null-label"] == 3
     assert card["image-shape"] == [8, 8, 1]
     assert card["pixel-unshuffle"] == 1
+    assert card["data"] == {"dataset": None, "revision": None, "split": "train", "images": 12}
     assert card["data-digest"] == "some-digest"
     assert card["images-seen"] == 300
     assert card["training"] == asdict(training) | decided
@@ -128,6 +132,17 @@ def test_the_card_says_where_it_comes_from(trained):
         assert card["versions"][name] == version(name)
     assert card["parameters"] == sum(part.numel() for part in load_file(trained / WEIGHTS).values())
     assert str(trained) not in json.dumps(card)
+
+
+def test_the_card_says_what_the_data_is_called(make_split, tmp_path):
+    origin = Origin("owner/name", "0" * 40)
+    target = train(make_split(), replace(MICRO, steps=1), tmp_path / "a", origin=origin)
+    assert json.loads((target / "card.json").read_text())["data"] == {
+        "dataset": "owner/name",
+        "revision": "0" * 40,
+        "split": "train",
+        "images": 12,
+    }
 
 
 def test_the_card_of_a_folded_network_without_a_null_label(make_split, tmp_path):
@@ -184,6 +199,46 @@ def test_interrupted_again_and_again(make_split, tmp_path, uninterrupted):
     interrupted(split, target, at=20, checkpoint=4)
     train(split, MICRO, target)
     assert bits(target) == bits(uninterrupted)
+
+
+def test_ctrl_c_keeps_the_step_at_hand(make_split, tmp_path, uninterrupted):
+    split, target, heard = make_split(), tmp_path / "a", []
+
+    def press(step, loss, images_per_second):
+        if step == 20:
+            signal.raise_signal(signal.SIGINT)
+
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        train(split, MICRO, target, cadence=Cadence(7, 10), observe=press)
+    assert signal.getsignal(signal.SIGINT) == before
+    assert step_of(workshop_of(target)) == 20
+    train(split, MICRO, target, resumed=heard.append)
+    assert heard == [20]
+    assert bits(target) == bits(uninterrupted)
+
+
+def test_a_second_ctrl_c_does_not_wait(make_split, tmp_path):
+    def press_twice(step, loss, images_per_second):
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        pytest.fail("it was waited for")
+
+    with pytest.raises(KeyboardInterrupt):
+        train(make_split(), MICRO, tmp_path / "a", cadence=Cadence(7, 10), observe=press_twice)
+    assert step_of(workshop_of(tmp_path / "a")) == 7
+
+
+def test_a_place_that_somebody_removes_is_made_again(make_split, tmp_path, uninterrupted):
+    target = tmp_path / "a"
+
+    def remove(step, loss, images_per_second):
+        if step == 10:
+            shutil.rmtree(workshop_of(target))
+
+    train(make_split(), MICRO, target, cadence=Cadence(7, 20), observe=remove)
+    assert bits(target) == bits(uninterrupted)
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
 def test_a_training_that_is_new_says_nothing_of_resuming(make_split, tmp_path):
@@ -276,11 +331,11 @@ def test_a_full_disk_is_a_sentence_and_the_last_checkpoint_stays(
     def full(path, data):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(module, "write_bytes", full)
+    monkeypatch.setattr(checkpoint_module, "write_bytes", full)
     with pytest.raises(UserError, match=r"a\.training cannot be written \(No space left"):
         train(make_split(), MICRO, tmp_path / "a", cadence=Cadence(5, 1000))
     assert checkpoint.exists()
-    monkeypatch.setattr(module, "write_bytes", write_bytes)
+    monkeypatch.setattr(checkpoint_module, "write_bytes", write_bytes)
     train(make_split(), MICRO, tmp_path / "a")
     assert bits(tmp_path / "a") == bits(uninterrupted)
 
@@ -419,6 +474,32 @@ def test_a_training_that_diverges_is_a_sentence(make_split, tmp_path, monkeypatc
     with pytest.raises(UserError, match=r"diverged before step 20: .* smaller --learning-rate"):
         train(make_split(), MICRO, tmp_path / "a")
     assert not (tmp_path / "a").exists()
+
+
+def test_a_loss_that_is_none_is_noticed_before_a_checkpoint(make_split, tmp_path, monkeypatch):
+    real = Trainer.advance
+    monkeypatch.setattr(
+        Trainer, "advance", lambda self: real(self) * (float("nan") if self.step > 12 else 1)
+    )
+    with pytest.raises(UserError, match="diverged before step 14"):
+        train(make_split(), MICRO, tmp_path / "a", cadence=Cadence(7, 1000))
+    assert step_of(workshop_of(tmp_path / "a")) == 7
+
+
+def test_weights_that_are_none_are_never_saved(make_split, tmp_path, monkeypatch):
+    """The loss of a step is that of the weights before it."""
+    real = Trainer.advance
+
+    def spoil(trainer):
+        loss = real(trainer)
+        if trainer.step == 14:
+            next(trainer.unet.parameters()).data.fill_(float("nan"))
+        return loss
+
+    monkeypatch.setattr(Trainer, "advance", spoil)
+    with pytest.raises(UserError, match="diverged before step 14"):
+        train(make_split(), MICRO, tmp_path / "a", cadence=Cadence(7, 1000))
+    assert step_of(workshop_of(tmp_path / "a")) == 7
 
 
 def test_a_picture_of_a_diverged_network_is_the_same_sentence(make_split, tmp_path):

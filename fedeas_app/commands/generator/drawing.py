@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
     Made = tuple[NDArray[np.uint8], NDArray[np.int64]]
 
+_OUT = typer.Option("--out", metavar="DIR", help="A directory that does not exist yet.")
+
+OutOption = Annotated[Path, _OUT]
+OptionalOutOption = Annotated[Path | None, _OUT]
 SeedOption = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seed of the images.")]
 
 

@@ -11,7 +11,12 @@ from rich.table import Table
 
 from fedeas_app.commands.configuration import ConfigArgument, SetOption, load_settings
 from fedeas_app.commands.console import err, one_sentence, out
-from fedeas_app.commands.generator.drawing import SeedOption, create, draw_as_client
+from fedeas_app.commands.generator.drawing import (
+    OptionalOutOption,
+    SeedOption,
+    create,
+    draw_as_client,
+)
 from fedeas_app.settings import Settings
 
 if TYPE_CHECKING:
@@ -26,17 +31,17 @@ def evaluate(
     per_class: Annotated[int, typer.Option(min=2, help="Images of each class.")] = 100,
     seed: SeedOption = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    target: Annotated[
-        Path | None,
-        typer.Option("--out", help="Keep grid.png and report.json in this new directory."),
-    ] = None,
+    target: OptionalOutOption = None,
 ) -> None:
-    """Judge a generator by a classifier trained on the real images of the dataset."""
-    from fedeas_app.generators.training import require_new
+    """Judge a generator by a classifier trained on the real images of the dataset.
+
+    With --out, the report and a picture of the images are kept in DIR.
+    """
+    from fedeas_app.files import require_new
 
     settings = load_settings(config, overrides)
     if target is not None:
-        require_new(target)
+        target = require_new(target)
     verdict, made = _judge(settings, per_class, seed)
     report = _report(settings, per_class, seed, verdict)
     if target is not None:
@@ -107,17 +112,23 @@ def _distances(verdict: "Verdict") -> Table:
 
 
 def _warn(verdict: "Verdict") -> None:
-    """Say aloud, on stderr and so beside JSON too, that a generator is of no use."""
-    from fedeas_app.generators.judging import LEAST_RECOGNISED
+    """Say aloud, on stderr and so beside JSON too, that a generator teaches wrong labels."""
+    from fedeas_app.generators.judging import LEAST_OF_REAL, LEAST_RECOGNISED
 
+    shares = (
+        f"{verdict.recognised:.1%} of the synthetic images are recognised as their label "
+        f"({verdict.accuracy:.1%} of the real test images are)"
+    )
     if verdict.recognised < LEAST_RECOGNISED:
-        err.print(
-            f"Warning: only {verdict.recognised:.1%} of the synthetic images are recognised as "
-            f"their label ({verdict.accuracy:.1%} of the real test images are); use another "
-            "sampler, more steps or another generator.",
-            style="yellow",
-            soft_wrap=True,
+        text = f"only {shares}; use another sampler, more steps or another generator."
+    elif verdict.recognised < LEAST_OF_REAL * verdict.accuracy:
+        text = (
+            f"{shares}: the rest may teach wrong labels; see which classes are meant, and try more "
+            "sampler-steps, a guidance-scale above 1, or a generator that was trained for longer."
         )
+    else:
+        return
+    err.print(f"Warning: {text}", style="yellow", soft_wrap=True)
 
 
 def _write_report(report: dict[str, Any], made: "Made", directory: Path) -> None:

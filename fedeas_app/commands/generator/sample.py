@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from fedeas_app.commands.configuration import ConfigArgument, SetOption, load_settings
 from fedeas_app.commands.console import one_sentence, out
-from fedeas_app.commands.generator.drawing import SeedOption, create, draw_as_client
+from fedeas_app.commands.generator.drawing import OutOption, SeedOption, create, draw_as_client
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,18 +22,18 @@ _LONGEST_NAME = 60  # characters of up to 4 bytes: file systems allow 255 bytes
 
 @one_sentence
 def sample(
-    target: Annotated[Path, typer.Option("--out", help="A directory that does not exist yet.")],
+    target: OutOption,
     config: ConfigArgument = None,
     overrides: SetOption = None,
     per_class: Annotated[int, typer.Option(min=1, help="Images of each class.")] = 10,
     seed: SeedOption = 0,
 ) -> None:
     """Make images of every class: a PNG each, and one picture of them all."""
+    from fedeas_app.files import require_new
     from fedeas_app.generators import open_generator
-    from fedeas_app.generators.training import require_new
 
     settings = load_settings(config, overrides)
-    require_new(target)
+    target = require_new(target)
     generator = open_generator(settings)
     names = file_names(generator.class_names or tuple(map(str, range(generator.num_classes))))
     begin = time.perf_counter()

@@ -15,6 +15,21 @@ def test_what_exists_is_left_alone(command, fake, tmp_path, verb):
     assert fake.asked == []
 
 
+@pytest.mark.parametrize("verb", ["sample", "evaluate", "train"])
+def test_the_tilde_is_the_home_directory(command, tmp_path, monkeypatch, verb):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a").mkdir()
+    result = command(verb, "--out=~/a")
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"Error: {tmp_path / 'a'} exists already;")
+    result = command(verb, "--out=~no-such-user/a")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("Error: The directory ~no-such-user/a names an unknown home")
+    assert result.stderr.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

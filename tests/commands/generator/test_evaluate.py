@@ -1,8 +1,15 @@
 """``fedeas generator evaluate`` as a user sees it."""
 
 import json
+from importlib import import_module
 
+import pytest
 from PIL import Image
+
+from fedeas_app.generators.judging import Verdict
+
+# The package holds the command under the name of its module.
+module = import_module("fedeas_app.commands.generator.evaluate")
 
 
 def test_a_generator_of_other_images_is_refused(command, fake):
@@ -40,3 +47,19 @@ def test_the_shipped_generator_in_a_table(command):
     ):
         assert words in result.stdout
     assert "Warning" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("recognised", "accuracy", "words"),
+    [
+        (0.49, 0.50, "only 49.0% of the synthetic images"),
+        (0.76, 0.90, "76.0% of the synthetic images are recognised as their label (90.0% of"),
+        (0.77, 0.90, ""),  # 0.85 of 0.9 is 0.765
+        (0.52, 0.60, ""),
+        (0.99, 0.90, ""),
+    ],
+)
+def test_the_warning_is_relative_to_real_images(capsys, recognised, accuracy, words):
+    module._warn(Verdict(10, accuracy, recognised, {}, 10, 0.0, 0.0, 0.0, 0.0, 0.0))
+    heard = capsys.readouterr().err
+    assert heard.startswith(f"Warning: {words}") if words else heard == ""

@@ -3,6 +3,8 @@
 import json
 import os
 import re
+import shlex
+import signal
 import subprocess
 import sys
 from importlib import import_module
@@ -13,6 +15,7 @@ from typer.testing import CliRunner
 
 from fedeas_app.commands import app
 from fedeas_app.generators import network
+from fedeas_app.generators.checkpoint import step_of
 
 # The package holds the command under the name of its module.
 module = import_module("fedeas_app.commands.generator.train")
@@ -44,8 +47,27 @@ def test_a_training_that_nobody_watches_says_where_it_is(run, tmp_path):
     assert all(line[3] for line in lines[1:])
     assert lines[-1][3] == "0:00:00"
     assert str(tmp_path / "a") in result.stdout
-    assert f"--set generator={tmp_path / 'a'}" in result.stdout
+    assert f"--set generator={tmp_path / 'a'}." in result.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_the_hint_can_be_pasted_into_a_shell(run, tmp_path):
+    target = tmp_path / "a [red] é"
+    result = run(target, *SHORT)
+    assert result.exit_code == 0, result.stderr
+    hint = result.stdout.rpartition("use it with ")[2].strip().removesuffix(".")
+    assert shlex.split(hint) == ["--set", f"generator={target}"]
+
+
+def test_the_card_names_the_dataset(run, tmp_path):
+    run(tmp_path / "a", *SHORT)
+    card = json.loads((tmp_path / "a" / "card.json").read_text())
+    assert card["data"] == {
+        "dataset": "digits",
+        "revision": None,
+        "split": "train",
+        "images": 1437,
+    }
 
 
 def test_about_twenty_lines_whatever_the_steps(monkeypatch):
@@ -89,11 +111,17 @@ def test_the_same_command_continues(run, tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(module._Report, "__call__", stop)
-        assert run(tmp_path / "a", *SHORT, "--checkpoint-every", 25).exit_code == 130
+        stopped = run(tmp_path / "a", *SHORT, "--checkpoint-every", 25)
+    assert stopped.exit_code == 130
+    assert stopped.stderr.splitlines()[-1] == (
+        "Interrupted; the last checkpoint is at step 25 of 50, and the same command continues from "
+        "there."
+    )
     assert [path.name for path in tmp_path.iterdir()] == ["a.training"]
     result = run(tmp_path / "a", *SHORT, "--checkpoint-every", 25)
     assert result.exit_code == 0, result.stderr
     assert "Continuing after step 25 of 50." in result.stderr
+    assert "Interrupted" not in result.stderr
     assert "step 30 of 50" in result.stderr
     other = run(tmp_path / "b", *SHORT)
     assert other.exit_code == 0
@@ -111,6 +139,7 @@ def test_the_same_command_continues(run, tmp_path, monkeypatch):
         (["--preset", "cifar", "--unshuffle", "2"], "multiple of 16"),
         (["--set", "dataset=/nowhere"], "/nowhere"),
         (["--set", "device=cuda:99"], "device is 'cuda:99'"),
+        (["--set", "device=cuda:1", "--processes", "2"], "is one GPU, but --processes is 2"),
         (["--set", "nonsense=1"], "'nonsense'"),
     ],
 )
@@ -164,11 +193,15 @@ def test_a_bar_for_a_person(run, tmp_path, monkeypatch):
     assert "step 10 of 50" not in result.output
 
 
-def real(cache_dir, *arguments):
+def line_of(cache_dir, *arguments):
     keys = ["--set", "dataset=digits", "--set", f"cache-dir={cache_dir}", "--set", "device=cpu"]
     command = [sys.executable, "-c", "from fedeas_app.commands import app; app()", "generator"]
+    return [*command, *map(str, arguments), *keys]
+
+
+def real(cache_dir, *arguments):
     return subprocess.run(
-        [*command, *map(str, arguments), *keys],
+        line_of(cache_dir, *arguments),
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
@@ -192,3 +225,30 @@ def test_no_library_warns_and_a_batch_must_be_shared_out(cache_dir, tmp_path):
     sampled = real(cache_dir, "sample", *made)
     assert sampled.returncode == 0, sampled.stderr
     assert re.fullmatch(r"generating .* 10/10 0:00:0\d\n", sampled.stderr), sampled.stderr
+
+
+@pytest.mark.parametrize(("processes", "kill"), [(1, os.kill), (2, os.kill), (2, os.killpg)])
+def test_ctrl_c_says_how_far_it_is(cache_dir, tmp_path, processes, kill):
+    """Real processes, long before their first checkpoint is due; takes some seconds.
+
+    The terminal sends Ctrl-C to all of them, a batch system to the first alone.
+    """
+    options = ["--out", tmp_path / "a", "--steps", 100_000, "--batch-size", 4]
+    options += ["--processes", processes, "--checkpoint-every", 50_000]
+    process = subprocess.Popen(
+        line_of(cache_dir, "train", *options),
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        assert process.stderr.readline().startswith("step 10 of 100,000")
+        kill(process.pid, signal.SIGINT)
+        rest = process.communicate(timeout=60)[1]
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    said = re.fullmatch(r"Interrupted; the last checkpoint is at step (\d+) of 100,000, .*\n", rest)
+    assert said, rest
+    assert step_of(tmp_path / "a.training") == int(said[1]) >= 10

@@ -1,0 +1,49 @@
+"""Whose a checkpoint is, and how far; that it restores everything, the training's tests show."""
+
+from dataclasses import replace
+
+import pytest
+from safetensors.torch import load_file, save_file
+
+from fedeas_app.errors import UserError
+from fedeas_app.generators.checkpoint import Checkpoint, step_of
+from fedeas_app.generators.trainer import Trainer, Training
+
+MICRO = Training("micro", 25, 6, 0, "cpu")
+
+
+@pytest.fixture
+def trained_for_two_steps(make_split, tmp_path):
+    trainer = Trainer(make_split(), MICRO)
+    trainer.advance()
+    trainer.advance()
+    Checkpoint(tmp_path, trainer).save()
+    return trainer
+
+
+def restore(split, place, **changes):
+    trainer = Trainer(split, replace(MICRO, **changes))
+    Checkpoint(place, trainer).restore()
+    return trainer
+
+
+def test_it_says_how_far_it_is(trained_for_two_steps, tmp_path):
+    assert step_of(tmp_path) == 2
+    path = tmp_path / "state.safetensors"
+    save_file(load_file(path), path)  # without what stands beside the tensors
+    assert step_of(tmp_path) == 0
+    path.write_bytes(b"garbage")
+    assert step_of(tmp_path) == 0
+    assert step_of(tmp_path / "absent") == 0
+
+
+def test_auto_is_the_precision_that_it_means(trained_for_two_steps, make_split, tmp_path):
+    assert restore(make_split(), tmp_path, precision="float32").step == 2
+
+
+def test_it_names_what_differs(trained_for_two_steps, make_split, tmp_path):
+    changes = {"precision": "bfloat16", "seed": 1}
+    with pytest.raises(UserError, match=r"other options or data \(seed, precision\); repeat"):
+        restore(make_split(), tmp_path, **changes)
+    with pytest.raises(UserError, match=r"other options or data \(data\); repeat"):
+        restore(replace(make_split(), digest="another"), tmp_path)
