@@ -1,6 +1,7 @@
 """What several test files share: small settings, a fake generator, Flower outside Flower."""
 
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,14 @@ def _flower_outside_flower(monkeypatch: pytest.MonkeyPatch) -> None:
     """Messages can only be made by a process that has these."""
     for name in ("_run_id", "_task_id", "_node_id"):
         monkeypatch.setattr(TaskIdentity, name, 1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _ctrl_c_is_heard() -> Iterator[None]:
+    """Tests started in the background inherit an ignored SIGINT, and so would their processes."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="session", autouse=True)
