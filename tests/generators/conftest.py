@@ -6,14 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from micro_preset import MICRO
 
 from fedeas_app.data import Split
 from fedeas_app.generators import network
 from fedeas_app.generators.ddpm import Ddpm
 from fedeas_app.generators.trainer import Training
 from fedeas_app.generators.training import train
-
-MICRO = network.Preset((8, 16), 1, (1,), 4, 2e-3)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -24,7 +24,7 @@ def rank():
 
 def micro_training(split, training, target, die_at=None):
     """Train as usual; the second process may die in the middle."""
-    from conftest import MICRO
+    from micro_preset import MICRO
 
     from fedeas_app.generators import network
     from fedeas_app.generators.trainer import Trainer
