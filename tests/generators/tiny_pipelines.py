@@ -31,7 +31,7 @@ def save_text(root: Path, scheduler: object = None, safety_checker: object = Non
     import diffusers
     from transformers import CLIPImageProcessor, CLIPTextConfig, CLIPTextModel, CLIPTokenizer
 
-    tokens = [*ALPHABET, *(letter + "</w>" for letter in ALPHABET), "<|startoftext|>", "<|endoftext|>"]  # fmt: skip  # noqa: E501
+    tokens = [*ALPHABET, *(letter + "</w>" for letter in ALPHABET), "<|startoftext|>", "<|endoftext|>"]  # fmt: skip  # noqa: E501  # one alphabet, one line
     root.mkdir(parents=True)
     (root / "vocab.json").write_text(json.dumps({token: i for i, token in enumerate(tokens)}))
     (root / "merges.txt").write_text("#version: 0.2\n")
