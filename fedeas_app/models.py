@@ -147,9 +147,12 @@ def make_model(settings: Settings, image_shape: tuple[int, int, int], classes: i
             f"these have {width}x{height}; set image-size to {least} or more."
         )
     with seeds.global_torch_seed("model", settings.seed):
-        if settings.model == "cnn":
-            return SmallCnn(channels, height, width, classes)
-        return ResNet18(channels, classes, settings.norm)
+        model = (
+            SmallCnn(channels, height, width, classes)
+            if settings.model == "cnn"
+            else ResNet18(channels, classes, settings.norm)
+        )
+    return model.to(memory_format=torch.channels_last)
 
 
 def _least_size(settings: Settings) -> int:
