@@ -1,0 +1,145 @@
+"""A finished or broken-off run, read back from its directory."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedeas_app.errors import UserError
+from fedeas_app.files import write_text
+from fedeas_app.runs.directory import read_lines
+from fedeas_app.settings import Settings, read_toml
+
+_COUNTS = "counts.json"
+
+
+@dataclass(frozen=True)
+class ClassCounts:
+    """Images of every class at every client; only a simulation can know them.
+
+    Attributes
+    ----------
+    classes : tuple of str
+    real, synthetic : array of int, shape (K, C)
+    """
+
+    classes: tuple[str, ...]
+    real: NDArray[np.int64]
+    synthetic: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Run:
+    """The record of one run.
+
+    Attributes
+    ----------
+    directory : Path
+    settings : Settings
+        As resolved by the run, without its name.
+    summary, manifest, plan : dict
+        As the files hold them; empty where the run did not get that far.
+    rounds : tuple of dict
+        The lines of ``rounds.jsonl``; the initial model's first.
+    counts : ClassCounts or None
+        None for a deployed run, and for one that ``flwr run`` started.
+    """
+
+    directory: Path
+    settings: Settings
+    summary: dict[str, Any]
+    manifest: dict[str, Any]
+    plan: dict[str, Any]
+    rounds: tuple[dict[str, Any], ...]
+    counts: ClassCounts | None
+
+    @property
+    def completed(self) -> bool:
+        """Whether it ran to its end."""
+        return self.summary.get("status") == "completed"
+
+    @property
+    def accuracies(self) -> list[float]:
+        """Test accuracy after rounds 1 to R."""
+        return [line["accuracy"] for line in self.trained]
+
+    @property
+    def trained(self) -> tuple[dict[str, Any], ...]:
+        """The lines of rounds 1 to R."""
+        return tuple(line for line in self.rounds if line["round"] > 0)
+
+    @property
+    def synthetic(self) -> int:
+        """Synthetic images of all clients."""
+        return int(self.plan.get("synthetic", 0))
+
+    def seconds(self, phase: str) -> float:
+        """Return how long a phase took: ``load``, ``prepare`` or ``train``."""
+        return float(self.summary.get("seconds", {}).get(phase, 0.0))
+
+    def rounds_to(self, target: float) -> int | None:
+        """Return the first round whose test accuracy reaches a target; None if none does."""
+        reached = (n for n, accuracy in enumerate(self.accuracies, 1) if accuracy >= target)
+        return next(reached, None)
+
+
+def is_run(directory: Path) -> bool:
+    """Tell whether a directory is a run's."""
+    return (directory / "config.toml").is_file() and (directory / "summary.json").is_file()
+
+
+def read_run(directory: Path) -> Run:
+    """Read the directory of a run.
+
+    Raises
+    ------
+    UserError
+        It is not one, or a file in it is damaged.
+    """
+    if not is_run(directory):
+        raise UserError(f"{directory} is not a run's directory: no config.toml and summary.json.")
+    try:
+        return Run(
+            directory=directory,
+            settings=Settings.parse(read_toml(directory / "config.toml")),
+            summary=_read_json(directory / "summary.json"),
+            manifest=_read_json(directory / "manifest.json"),
+            plan=_read_json(directory / "plan.json"),
+            rounds=tuple(read_lines(directory / "rounds.jsonl")),
+            counts=_read_counts(directory / _COUNTS),
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"The run in {directory} cannot be read: {error}.") from error
+
+
+def write_counts(directory: Path, counts: ClassCounts) -> None:
+    """Keep the counts of a simulated run beside its record."""
+    content = {
+        "classes": list(counts.classes),
+        "real": counts.real.tolist(),
+        "synthetic": counts.synthetic.tolist(),
+    }
+    write_text(directory / _COUNTS, json.dumps(content) + "\n")
+
+
+def _read_counts(path: Path) -> ClassCounts | None:
+    content = _read_json(path)
+    if not content:
+        return None
+    real, synthetic = (np.array(content[name], np.int64) for name in ("real", "synthetic"))
+    classes = tuple(map(str, content["classes"]))
+    if real.ndim != 2 or real.shape != synthetic.shape or real.shape[1] != len(classes):
+        raise ValueError(f"{path.name} holds tables of different shapes")
+    return ClassCounts(classes, real, synthetic)
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    content = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(content, dict):
+        raise TypeError(f"{path.name} holds no table")
+    return content
