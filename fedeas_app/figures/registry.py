@@ -1,0 +1,68 @@
+"""Which figures there are, in the order of a report."""
+
+from collections.abc import Sequence
+
+from fedeas_app.comparison.reading import Comparison
+from fedeas_app.figures import (
+    accuracy,
+    beta_sweep,
+    budget_map,
+    concentration,
+    diminishing,
+    drift,
+    effective_clients,
+    loss,
+    oui_weights,
+    tradeoff,
+)
+from fedeas_app.figures.picture import Missing, Picture
+from fedeas_app.runs.reading import Run
+
+_OF_RUN = (
+    accuracy.of_run,
+    loss.of_run,
+    oui_weights.of_run,
+    effective_clients.of_run,
+    drift.of_run,
+    budget_map.of_run,
+    concentration.of_run,
+    diminishing.of_run,
+)
+_OF_COMPARISON = (
+    accuracy.of_comparison,
+    tradeoff.of_comparison,
+    beta_sweep.of_comparison,
+    effective_clients.of_comparison,
+    drift.of_comparison,
+    budget_map.of_comparison,
+    concentration.of_comparison,
+    diminishing.of_comparison,
+)
+
+
+def run_figures(run: Run) -> list[Picture]:
+    """Return the figures that a run's record allows."""
+    return _pictures([make(run) for make in _OF_RUN])
+
+
+def run_missing(run: Run) -> list[Missing]:
+    """Return the figures that a run's record does not allow, and why."""
+    return _missing([make(run) for make in _OF_RUN])
+
+
+def comparison_figures(comparison: Comparison) -> list[Picture]:
+    """Return the figures that a comparison allows."""
+    return _pictures([make(comparison) for make in _OF_COMPARISON])
+
+
+def comparison_missing(comparison: Comparison) -> list[Missing]:
+    """Return the figures that a comparison does not allow, and why."""
+    return _missing([make(comparison) for make in _OF_COMPARISON])
+
+
+def _pictures(made: Sequence[Picture | Missing]) -> list[Picture]:
+    return [each for each in made if isinstance(each, Picture)]
+
+
+def _missing(made: Sequence[Picture | Missing]) -> list[Missing]:
+    return [each for each in made if isinstance(each, Missing)]

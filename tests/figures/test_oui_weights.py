@@ -1,0 +1,69 @@
+"""OUI against weight in the last round of a FedOUI run."""
+
+import numpy as np
+import pytest
+from made_up import make_run
+
+from fedeas_app.figures import oui_weights
+from fedeas_app.figures.picture import Missing
+from fedeas_app.oui import scores
+
+
+def test_the_last_round_is_in_front_of_all_others():
+    run = make_run((0.1, 0.2, 0.3), strategy="fedoui")
+    density, score, factor = oui_weights.of_run(run).draw().axes
+    last = [p["oui"] for p in run.trained[-1]["participants"]]
+    for axes in (score, factor):
+        every, front = axes.collections
+        assert len(every.get_offsets()) == 12  # four participants in three rounds
+        np.testing.assert_array_equal(front.get_offsets()[:, 0], last)
+    assert factor.get_xlabel() == "OUI"
+    assert density.get_ylabel() == "density"
+
+
+def test_the_curves_are_the_fitted_beta_and_its_score():
+    run = make_run((0.1, 0.2), strategy="fedoui")
+    density, score, _ = oui_weights.of_run(run).draw().axes
+    values = [p["oui"] for p in run.trained[-1]["participants"]]
+    x, y = score.lines[0].get_data()
+    np.testing.assert_allclose(y, scores(x, values))
+    x, y = density.lines[0].get_data()
+    assert np.trapezoid(y, x) == pytest.approx(1, abs=0.01)
+
+
+def test_all_values_are_inside_the_axis():
+    run = make_run((0.1, 0.2, 0.3), strategy="fedoui")
+    low, high = oui_weights.of_run(run).draw().axes[-1].get_xlim()
+    values = [p["oui"] for line in run.trained for p in line["participants"]]
+    assert 0 <= low < min(values)
+    assert max(values) < high <= 1
+
+
+def test_ranks_in_the_place_of_a_beta_are_said():
+    run = make_run((0.1, 0.2), strategy="fedoui")
+    for participant in run.trained[-1]["participants"]:
+        participant["oui"] = 0.25
+    picture = oui_weights.of_run(run)
+    assert "ranks" in picture.caption
+    assert "ranks" in picture.alt
+    assert "ranks" in picture.draw().axes[0].texts[0].get_text()
+
+
+def test_window_and_smoothing_are_said():
+    run = make_run((0.1, 0.2), strategy="fedoui", oui_window=2, oui_smoothing=0.5)
+    caption = oui_weights.of_run(run).caption
+    assert "last 2 rounds" in caption
+    assert "running mean" in caption
+
+
+@pytest.mark.parametrize(
+    ("run", "reason"),
+    [
+        (make_run(strategy="fedavg"), "fedavg does not weigh by OUI"),
+        (make_run((), strategy="fedoui"), "No round"),
+    ],
+)
+def test_without_oui_weights_there_is_no_figure(run, reason):
+    missing = oui_weights.of_run(run)
+    assert isinstance(missing, Missing)
+    assert reason in missing.reason
