@@ -1,0 +1,1 @@
+"""Runs compared with each other: the grid, its cells, their table."""

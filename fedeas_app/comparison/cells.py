@@ -1,0 +1,194 @@
+"""The cells of a grid: the settings of each, whether they differ at all, and their names."""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from fedeas_app.comparison.grid import Grid, Values
+from fedeas_app.comparison.reading import CELLS
+from fedeas_app.errors import UserError
+from fedeas_app.settings import Settings, Value
+
+PLACES: Final = (
+    "output-dir", "run-name", "cache-dir", "cache-limit-gb", "tracker", "prepare-timeout",
+    "round-timeout",
+)  # fmt: skip
+_SHOWN = 3
+_WITH_OUI = ("fedoui", "fedoui-fedalign")
+_WITH_AGREEMENT = ("fedalign", "fedoui-fedalign")
+_WITH_SERVER_STEP = ("fedavgm", "fedadam", "fedyogi")
+_WITH_SECOND_MOMENT = ("fedadam", "fedyogi")
+
+Resolve = Callable[[Values], Settings]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of a grid.
+
+    Attributes
+    ----------
+    name : str
+        Of its directory; two cells that compute the same have the same name.
+    settings : Settings
+        With the name and the place of its record.
+    """
+
+    name: str
+    settings: Settings
+
+    @property
+    def seed(self) -> int:
+        """The seed of the run."""
+        return self.settings.seed
+
+    @property
+    def directory(self) -> Path:
+        """Where its record is."""
+        return self.settings.output_path / self.name
+
+    def has_settings(self, other: Settings) -> bool:
+        """Tell whether a record's settings are this cell's, wherever it lies."""
+        own, found = essence(self.settings), essence(other)
+        if self.settings.beta == "auto":  # the record says what it came to
+            found["beta"] = "auto"
+        return own == found
+
+
+def make_cells(grid: Grid, base: Values, resolve: Resolve, directory: Path) -> list[Cell]:
+    """Return every cell of a grid once, in its order.
+
+    Parameters
+    ----------
+    grid : Grid
+    base : mapping
+        The preset that all cells start from.
+    resolve : callable
+        From keys and values to settings.
+    directory : Path
+        Of the comparison.
+
+    Raises
+    ------
+    UserError
+        Names every key that is unknown or cannot be varied and every impossible value, and the
+        cells that it is in.
+    """
+    _refuse_places(grid)
+    places = {"output-dir": str(directory / CELLS), "run-name": ""}
+    problems: dict[str, list[str]] = {}
+    cells: dict[str, Cell] = {}
+    total = 0
+    for values in grid.combinations():
+        total += 1
+        try:
+            cell = _cell(resolve(dict(base) | values | places))
+            cells.setdefault(cell.name, cell)
+        except UserError as error:
+            problems.setdefault(str(error), []).append(_words(values))
+    if problems:
+        raise UserError(" ".join(_sentence(*problem, total) for problem in problems.items()))
+    return list(cells.values())
+
+
+def matters(key: str, settings: Settings) -> bool:
+    """Tell whether a key can change anything about a run of these settings.
+
+    β does not without synthesis and for full balancing, for example, so that cells which differ in
+    nothing else are one.
+    """
+    condition = _MATTERS.get(key)
+    return condition is None or condition(settings)
+
+
+def essence(settings: Settings) -> dict[str, Value]:
+    """Return the keys that decide the numbers of a run, with their values."""
+    flat = settings.to_flat()
+    return {k: v for k, v in flat.items() if k not in PLACES and matters(k, settings)}
+
+
+def _cell(settings: Settings) -> Cell:
+    plain = _without_effectless(settings)
+    name = f"{plain.strategy}-{plain.policy}-s{plain.seed}-{_digest(plain)}"
+    return Cell(name, Settings.parse(plain.to_flat() | {"run-name": name}))
+
+
+def _without_effectless(settings: Settings) -> Settings:
+    """Give keys that do not matter their defaults, so that what is equal looks equal."""
+    flat = settings.to_flat()
+    return Settings.parse({k: v for k, v in flat.items() if k in PLACES or matters(k, settings)})
+
+
+def _digest(settings: Settings) -> str:
+    """Return 8 hexadecimal digits of what differs from the defaults.
+
+    Not of all keys: a version that adds one would not find the cells of an earlier one again.
+    """
+    defaults = Settings.parse({}).to_flat()
+    chosen = {k: v for k, v in essence(settings).items() if v != defaults[k]}
+    return hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest()[:8]
+
+
+def _refuse_places(grid: Grid) -> None:
+    varied = {key for block in grid.blocks for key in block} & set(PLACES)
+    if varied:
+        raise UserError(
+            f"{', '.join(sorted(varied))} cannot be varied: no result depends on it, and the "
+            "comparison names its runs itself; set it for all cells, or leave it out."
+        )
+    if "run-name" in grid.shared:
+        raise UserError("run-name cannot be set: the comparison names its runs itself.")
+
+
+def _sentence(problem: str, where: list[str], total: int) -> str:
+    if len(where) == total:
+        return problem
+    more = f" and {len(where) - _SHOWN} more cells" if len(where) > _SHOWN else ""
+    return f"{problem.rstrip('.')} (in {'; '.join(where[:_SHOWN])}{more})."
+
+
+def _words(values: Values) -> str:
+    return ", ".join(f"{key}={value}" for key, value in values.items())
+
+
+def _only(key: str, values: Iterable[Any]) -> Callable[[Settings], bool]:
+    allowed = tuple(values)
+    return lambda settings: getattr(settings, key) in allowed
+
+
+def _with_synthesis(settings: Settings) -> bool:
+    return settings.policy != "none"
+
+
+_MATTERS: Final[dict[str, Callable[[Settings], bool]]] = {
+    "alpha": _only("partitioner", ["dirichlet"]),
+    "classes-per-client": _only("partitioner", ["classes"]),
+    "noise-rate": lambda settings: settings.noisy_fraction > 0,
+    "rare-cap": lambda settings: settings.rare_fraction > 0,
+    "norm": _only("model", ["resnet18"]),
+    "scaffold-option": _only("strategy", ["scaffold"]),
+    "scaffold-weights": _only("strategy", ["scaffold"]),
+    "moon-mu": _only("strategy", ["moon"]),
+    "moon-temperature": _only("strategy", ["moon"]),
+    "align-epsilon": _only("strategy", _WITH_AGREEMENT),
+    "server-learning-rate": _only("strategy", _WITH_SERVER_STEP),
+    "server-momentum": _only("strategy", _WITH_SERVER_STEP),
+    "server-decay": _only("strategy", _WITH_SECOND_MOMENT),
+    "server-tau": _only("strategy", _WITH_SECOND_MOMENT),
+    "oui-epsilon": _only("strategy", _WITH_OUI),
+    "oui-rho": _only("strategy", _WITH_OUI),
+    "oui-gamma": _only("strategy", _WITH_OUI),
+    "oui-window": _only("strategy", _WITH_OUI),
+    "oui-smoothing": _only("strategy", _WITH_OUI),
+    "beta": lambda settings: settings.policy not in ("none", "full"),
+} | dict.fromkeys(
+    (
+        "generator", "generator-revision", "generator-classes", "generator-prompt", "pool-dataset",
+        "sampler", "sampler-steps", "guidance-scale", "generation-precision",
+        "generation-batch-size", "generator-digest",
+    ),
+    _with_synthesis,
+)  # fmt: skip

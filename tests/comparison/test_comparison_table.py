@@ -1,0 +1,92 @@
+"""The tables, against numbers worked out by hand."""
+
+import pytest
+from made_up import plan_of, write_record
+
+from fedeas_app.comparison.table import markdown, tables
+from fedeas_app.comparison.writing import write_comparison
+
+BLOCK = {"policy": ["none", "fedeas", "uniform"], "seed": [0, 1]}
+
+
+def table_of(directory, curves, *blocks, baseline=None, target=None, **plan):
+    """Return the tables of cells that have these accuracies, by policy and seed."""
+    design = plan_of(directory, *blocks, baseline=baseline, target=target, strategy="fedavg")
+    for _, cell in design.cells:
+        curve = curves.get((cell.settings.policy, cell.seed))
+        if curve:
+            makes = cell.settings.policy != "none"
+            write_record(cell, curve, **({name: makes * n for name, n in plan.items()}))
+    return write_comparison(directory, design, {})
+
+
+@pytest.fixture
+def compared(tmp_path):
+    curves = {
+        ("none", 0): [0.2, 0.5], ("none", 1): [0.3, 0.7],
+        ("fedeas", 0): [0.6, 0.8], ("fedeas", 1): [0.4, 0.4], ("uniform", 0): [0.1, 0.2],
+    }  # fmt: skip
+    return table_of(
+        tmp_path, curves, BLOCK, baseline={"policy": "none"}, target=0.55, synthetic=1200, made=400
+    )
+
+
+def test_accuracy(compared):
+    table = tables(compared)[0]
+    assert table.header == ("arm", "seeds", "final (%)", "best (%)", "AUC", "rounds to 55 %")
+    # 50 and 70: mean 60, deviation √200; one seed of two gets there, in round 2.
+    assert table.rows[0] == (
+        "none", "2", "60.0 ± 14.1", "60.0 ± 14.1", "0.425 ± 0.106", "2.0 (1 of 2)",
+    )  # fmt: skip
+    assert table.rows[1][2:4] == ("60.0 ± 28.3", "60.0 ± 28.3")
+    assert table.rows[2] == ("uniform", "1", "20.0", "20.0", "0.150", "–")
+
+
+def test_cost_marks_what_came_from_the_cache_and_matched_budgets(compared):
+    table = tables(compared)[1]
+    assert table.rows == (
+        ("none", "0", "0", "2.0 ± 0.0", "3.0 ± 0.0"),
+        ("fedeas", "1,200", "400", "2.0 ± 0.0*", "3.0 ± 0.0"),
+        ("uniform", "1,200", "400", "2.0*", "3.0"),
+    )
+    assert table.notes[1].startswith("* Images came from the cache")
+    assert table.notes[2].startswith("Matched budgets: uniform, ")
+
+
+def test_differences_are_paired(compared):
+    table = tables(compared)[2]
+    assert table.title == "Against none"
+    # Final: +30 and −30 points; error 30, and t(0.975; 1) = 12.7062.
+    assert table.rows[0] == (
+        "fedeas", "2", "+0.0 [−381.2, +381.2]", "1 of 2", "+0.125 [−2.734, +2.984]", "1 of 2",
+    )  # fmt: skip
+    assert table.rows[1] == ("uniform", "1", "−30.0", "0 of 1", "−0.200", "0 of 1")
+
+
+def test_without_a_baseline_or_a_target_there_is_nothing_about_them(tmp_path):
+    compared = table_of(tmp_path, {("none", 0): [0.5]}, {"policy": ["none", "fedeas"]})
+    accuracy, cost = tables(compared)
+    assert accuracy.header[-1] == "AUC"
+    assert accuracy.rows[1] == ("fedeas", "0", "–", "–", "–")
+    assert cost.rows[1] == ("fedeas", "–", "–", "–", "–")
+    assert len(cost.notes) == 1
+
+
+def test_several_baselines_are_named_in_each_row(tmp_path):
+    curves = {("none", 0): [0.5], ("fedeas", 0): [0.75]}
+    block = {"policy": ["none", "fedeas"], "alpha": [0.1, 1.0]}
+    table = tables(table_of(tmp_path, curves, block, baseline={"policy": "none"}))[2]
+    assert table.title == "Against each arm's baseline"
+    assert [row[:4] for row in table.rows] == [
+        ("fedeas α=0.1", "none α=0.1", "1", "+25.0"), ("fedeas α=1", "none α=1", "1", "+25.0"),
+    ]  # fmt: skip
+
+
+def test_markdown(compared):
+    text = markdown(compared, ["odd | one"])
+    assert "| arm | seeds | final (%) | best (%) | AUC | rounds to 55 % |\n|---|---:|" in text
+    assert "| uniform | 1 | 20.0 | 20.0 | 0.150 | – |" in text
+    assert "## Not to be trusted\n\n* odd | one" in text
+    assert "\n\n\n" not in text
+    assert text.endswith("\n")
+    assert not text.endswith("\n\n")
