@@ -1,0 +1,62 @@
+"""Numbers as a reader wants them. Records are read as they are, so that nothing here refuses."""
+
+from collections.abc import Sequence
+from typing import Any
+
+NONE = "–"
+
+
+def number(value: Any, form: str) -> str:
+    """Return a number in a format, a dash for none, and anything else as its text.
+
+    Parameters
+    ----------
+    value : Any
+        As a record has it: a damaged one may hold a text where a number belongs.
+    form : str
+        As for :func:`format`.
+    """
+    if value is None:
+        return NONE
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    return format(value, form)
+
+
+def whole(value: Any) -> str:
+    """Return a count with its thousands grouped."""
+    return number(value, ",.0f")
+
+
+def percent(value: Any) -> str:
+    """Return a share in percent, two places."""
+    return number(value, ".2%")
+
+
+def seconds(value: Any) -> str:
+    """Return a time: 3.4 s, 12 min 5 s, 3 h 20 min; its spaces do not break."""
+    if value is None:
+        return NONE
+    if not isinstance(value, int | float) or value < 60:
+        return _unbroken(f"{number(value, '.1f')} s")
+    minutes, rest = divmod(round(value), 60)
+    if minutes < 60:
+        return _unbroken(f"{minutes} min {rest} s")
+    hours, minutes = divmod(minutes, 60)
+    return _unbroken(f"{hours:,} h {minutes} min")
+
+
+def _unbroken(text: str) -> str:
+    return text.replace(" ", "\N{NO-BREAK SPACE}")
+
+
+def plural(count: int, one: str, many: str = "") -> str:
+    """Return a count with its noun: 1 client, 1,200 clients."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def listed(items: Sequence[Any], most: int = 12) -> str:
+    """Return items with commas, the first so many of them."""
+    words = ", ".join(map(str, items[:most]))
+    more = len(items) - most
+    return f"{words} and {more:,} more" if more > 0 else words
