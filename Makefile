@@ -1,11 +1,12 @@
 # make run      create the environment, install, run the main job
 # make test     lint, types and tests
+# make test-long  the long tests, that `make test` leaves out
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: run test lint types unit format install table clean
+.PHONY: run test test-long lint types unit format install table clean
 
 run: install
 	$(BIN)/fedeas run conf/digits.toml --set output-dir=runs
@@ -30,7 +31,10 @@ types: install
 	$(BIN)/mypy
 
 unit: install
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -m "not long"
+
+test-long: install
+	$(BIN)/python -m pytest -m long
 
 format: install
 	$(BIN)/ruff check --fix .

@@ -1,4 +1,4 @@
-"""The client's side of a run: prepare once, then train in every round it is asked to."""
+"""The client's side of a run: prepare once, then train and evaluate when asked to."""
 
 import time
 
@@ -8,10 +8,12 @@ from flwr.clientapp import ClientApp
 from fedeas_app import messages
 from fedeas_app.client import Client
 from fedeas_app.devices import repeatable, resolve_device
+from fedeas_app.discretion import discreet
+from fedeas_app.evaluation import Evaluator
 from fedeas_app.local import Job, train_locally
 from fedeas_app.local.job import trainable
 
-app = ClientApp()
+app = ClientApp(mods=[discreet])
 
 
 @app.query("outlook")
@@ -26,10 +28,12 @@ def prepare(msg: Message, context: Context) -> Message:
     """Work out which images are missing, make them, cache them, and answer with totals alone."""
     started = time.perf_counter()
     client, order = Client.from_context(context), messages.read_order(msg)
+    client.check()
     with repeatable(client.settings.threads):
         synthesis = client.synthesise(order)
     seconds = time.perf_counter() - started
-    return messages.reply(msg, messages.preparation_answer(client, order, synthesis, seconds))
+    metrics = messages.preparation_answer(client, order, synthesis, seconds)
+    return messages.reply(msg, metrics, generator=synthesis.generator)
 
 
 @app.train()
@@ -49,3 +53,12 @@ def train(msg: Message, context: Context) -> Message:
     state.save(server_round, outcome.state)
     metrics = messages.train_answer(client, examples, oui, outcome.loss, state.lost(kept))
     return messages.reply(msg, metrics, ArrayRecord(model.state_dict()), outcome.sent)
+
+
+@app.evaluate()
+def evaluate(msg: Message, context: Context) -> Message:
+    """Evaluate the global model on the client's own images that it never trains on."""
+    client = Client.from_context(context)
+    evaluator = Evaluator(client.model(), client.held_out, client.settings)
+    result = evaluator(msg.content.array_records[messages.ARRAYS])
+    return messages.reply(msg, messages.evaluate_answer(client, result))

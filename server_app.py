@@ -6,16 +6,18 @@ from flwr.app import ArrayRecord, Context, MetricRecord
 from flwr.common.logger import log
 from flwr.serverapp import Grid, ServerApp
 
+from fedeas_app.client_evaluation import ClientEvaluation
 from fedeas_app.errors import QuietUserError, UserError
 from fedeas_app.evaluation import Evaluator
 from fedeas_app.federation import StreamingGrid, connect
+from fedeas_app.latecomers import Latecomers
 from fedeas_app.local.job import trainable
-from fedeas_app.preparation import prepare
+from fedeas_app.preparation import Plan, prepare
 from fedeas_app.runs.record import RunRecord
 from fedeas_app.runs.text import describe_plan, describe_summary
 from fedeas_app.settings import Settings
 from fedeas_app.strategies import make_strategy
-from fedeas_app.task import load_task
+from fedeas_app.task import Task, load_task
 
 app = ServerApp()
 
@@ -27,7 +29,7 @@ def main(grid: Grid, context: Context) -> None:
         settings = Settings.parse(context.run_config)
         record = RunRecord(settings)
         log(INFO, "The record of this run is %s", record.directory)
-        with record.failure_noted():
+        with record.failure_noted(), record.tracked():
             run(StreamingGrid(grid), settings, record)
     except UserError as error:
         raise QuietUserError(str(error)) from None
@@ -41,16 +43,18 @@ def run(grid: Grid, settings: Settings, record: RunRecord) -> None:
         record.add_manifest(task.manifest)
 
     with record.phase("prepare"):
-        plan = prepare(grid, nodes, settings, on_client=record.add_client)
+        plan = prepare(grid, nodes, settings, record.add_client, task.generator)
         record.add_plan(plan, settings)
     describe_plan(plan, settings)
 
     strategy = make_strategy(settings, plan, trainable(task.model))
-    evaluator = Evaluator(task.model, task.test, settings)
+    evaluator = make_evaluator(task, grid, plan, settings)
+    latecomers = Latecomers(grid, plan, record.add_latecomer)
 
     def evaluate(server_round: int, arrays: ArrayRecord) -> MetricRecord:
         metrics = evaluator(arrays)
         record.add_round(server_round, metrics, strategy.reports.get(server_round))
+        latecomers.welcome()
         return MetricRecord(dict(metrics))
 
     with record.phase("train"):
@@ -63,3 +67,12 @@ def run(grid: Grid, settings: Settings, record: RunRecord) -> None:
         )
     strategy.forget()
     describe_summary(record.complete(result.arrays), record.directory)
+
+
+def make_evaluator(
+    task: Task, grid: Grid, plan: Plan, settings: Settings
+) -> Evaluator | ClientEvaluation:
+    """Return what evaluates the global model: the server, or the clients where it has no images."""
+    if task.test is None:
+        return ClientEvaluation(grid, plan.nodes, settings)
+    return Evaluator(task.model, task.test, settings)

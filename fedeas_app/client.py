@@ -5,6 +5,7 @@ Built anew for every message: deployed, each message runs in a fresh process.
 
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -13,14 +14,15 @@ from numpy.typing import NDArray
 
 from fedeas_app import budget, oui, seeds
 from fedeas_app.client_state import Address, ClientState
-from fedeas_app.data import Split, load_split, observed_labels, partition
+from fedeas_app.data import Split, load_own, load_split, observed_labels, partition
 from fedeas_app.devices import pixel_environment
-from fedeas_app.errors import UserError
-from fedeas_app.generators import Generator, open_generator, require_fit
+from fedeas_app.errors import PublicError
+from fedeas_app.generators import Generator, at_float32, open_generator, require_fit
 from fedeas_app.generators.cache import Drawer
 from fedeas_app.local import Examples
 from fedeas_app.local.examples import normalise
 from fedeas_app.models import Classifier, make_model
+from fedeas_app.node import NodeSettings
 from fedeas_app.settings import Settings
 
 
@@ -34,19 +36,29 @@ class Order:
         β; for ``beta = "auto"`` the server resolved it.
     share : int
         This client's part of the total T, for the policies that split a total.
+    generator : str
+        The digest that this client's generator must have; empty: any.
     """
 
     beta: float = 0.0
     share: int = 0
+    generator: str = ""
 
 
 @dataclass(frozen=True)
 class Synthesis:
-    """The synthetic images of a client and how many of them had to be made just now."""
+    """The synthetic images of a client, how many of them had to be made just now, and by what.
+
+    Attributes
+    ----------
+    generator : str
+        Its digest, at full precision; empty where no image is needed.
+    """
 
     images: NDArray[np.uint8]
     labels: NDArray[np.int64]
     made: int
+    generator: str = ""
 
 
 class Client:
@@ -59,12 +71,21 @@ class Client:
         Which part of the dataset is this client's.
     num_partitions : int
         Into how many parts the dataset is split.
+    data_path : Path, optional
+        Where its own images are, for ``dataset = "own"``.
     """
 
-    def __init__(self, settings: Settings, partition_id: int, num_partitions: int) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        partition_id: int,
+        num_partitions: int,
+        data_path: Path | None = None,
+    ) -> None:
         self.settings = settings
         self.partition_id = partition_id
         self.num_partitions = num_partitions
+        self.data_path = data_path
 
     @classmethod
     def from_context(cls, context: Context) -> "Client":
@@ -73,37 +94,41 @@ class Client:
         Raises
         ------
         UserError
-            The node has no partition, or the settings are not valid.
+            One of them is not valid, or they do not go together.
         """
-        try:
-            partition_id = int(context.node_config["partition-id"])
-            num_partitions = int(context.node_config["num-partitions"])
-        except (KeyError, ValueError) as error:
-            raise UserError(
-                "This SuperNode has no partition; start it with "
-                '--node-config "partition-id=0 num-partitions=3" (numbers of your own).'
-            ) from error
-        if not 0 <= partition_id < num_partitions:
-            raise UserError(
-                f"partition-id is {partition_id}, but num-partitions is {num_partitions}; "
-                f"0 to {num_partitions - 1} is allowed."
-            )
-        settings = Settings.parse(context.run_config)
-        if settings.num_clients not in ("auto", num_partitions):
-            raise UserError(
-                f"num-clients is {settings.num_clients}, but this SuperNode's num-partitions is "
-                f"{num_partitions}; they must agree."
-            )
-        return cls(settings, partition_id, num_partitions)
+        node, settings = NodeSettings.parse(context.node_config), Settings.parse(context.run_config)
+        count = node.count_partitions(settings)
+        return cls(node.localise(settings), node.partition_id, count, node.own_data(settings))
 
     @cached_property
     def dataset(self) -> Split:
         """The whole training set, memory-mapped."""
-        return load_split(self.settings, "train")
+        if self.data_path is None:
+            return load_split(self.settings, "train")
+        return load_own(self.settings, self.data_path, "train")
+
+    @cached_property
+    def held_out(self) -> Split:
+        """Own images that are never trained on; of a shared dataset, its test set."""
+        if self.data_path is None:
+            return load_split(self.settings, "test")
+        return load_own(self.settings, self.data_path, "test")
+
+    def check(self) -> None:
+        """Decode what will be evaluated on, so that an image that cannot be read shows early.
+
+        Raises
+        ------
+        UserError
+        """
+        if self.data_path is not None and not self.settings.test_dataset:
+            _ = self.held_out
 
     @cached_property
     def indices(self) -> NDArray[np.int64]:
         """Which images of the training set are this client's."""
+        if self.data_path is not None:
+            return np.arange(len(self.dataset.labels))
         parts = partition(self.dataset.labels, self.num_partitions, self.settings)
         return parts[self.partition_id]
 
@@ -134,12 +159,22 @@ class Client:
         if not need.any():
             empty = np.empty((0, *self.dataset.image_shape), np.uint8)
             return Synthesis(empty, np.empty(0, np.int64), 0)
+        digest = open_generator(at_float32(self.settings)).digest
+        if order.generator not in ("", digest):
+            raise PublicError(
+                f"Partition {self.partition_id} has the generator {digest}, but the run asks for "
+                f"{order.generator}."
+            )
+        return Synthesis(*self.drawer.fetch(need), digest)
+
+    @property
+    def drawer(self) -> Drawer:
+        """Where this client's synthetic images are."""
         settings = self.settings
         machine = pixel_environment(settings.device)
-        drawer = Drawer(
-            settings.cache_path, self._generator(), self._seed, machine, settings.cache_limit_gb
+        return Drawer(
+            settings.cache_path, self._generator, self._seed, machine, settings.cache_limit_gb
         )
-        return Synthesis(*drawer.fetch(need))
 
     def examples(self, order: Order) -> Examples:
         """Return real ∪ synthetic."""
@@ -183,6 +218,7 @@ class Client:
     def _seed(self) -> int:
         return seeds.derive("client", self.settings.seed, self.partition_id)
 
+    @cached_property
     def _generator(self) -> Generator:
         generator = open_generator(self.settings)
         require_fit(generator, self.dataset.class_names, self.dataset.image_shape)

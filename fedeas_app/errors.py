@@ -10,6 +10,10 @@ class UserError(Exception):
     """
 
 
+class PublicError(UserError):
+    """One whose sentence holds nothing of a node's own, so that it may leave the node."""
+
+
 def first_line(error: BaseException) -> str:
     """Return the first line of what an error says, to be quoted in a sentence, or its type."""
     line, *_ = str(error).strip().splitlines() or [""]

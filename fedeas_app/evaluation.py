@@ -1,4 +1,4 @@
-"""How good the global model is, on the server's test set."""
+"""How good the global model is, on the server's test set or on what clients hold out."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ _BATCH = 64  # on a CPU the activations of more do not stay in its cache: half t
 
 
 class Evaluator:
-    """Evaluates global models on the test set.
+    """Evaluates global models on a test set.
 
     Parameters
     ----------
@@ -47,7 +47,8 @@ class Evaluator:
                 logits = self._model(normalise(examples.images))
                 correct += int((logits.argmax(1) == examples.labels).sum())
                 loss += float(functional.cross_entropy(logits, examples.labels, reduction="sum"))
-        return {"accuracy": correct / len(self._test.labels), "loss": loss / len(self._test.labels)}
+        count = max(1, len(self._test.labels))  # no image, no mistake: a client may hold out none
+        return {"accuracy": correct / count, "loss": loss / count}
 
 
 def area_under_curve(accuracies: Sequence[float]) -> float:

@@ -121,8 +121,21 @@ def ask(
     UserError
         When all is over, if a node failed or did not answer in time: each reason once, counted.
     """
-    sent = [Message(content, node, message_type) for node, content in requests.items()]
     failures: Counter[str] = Counter()
+    yield from ask_willing(grid, requests, message_type, timeout, failures)
+    if failures:
+        raise UserError(f"{message_type} failed: {summarise(failures)}")
+
+
+def ask_willing(
+    grid: Grid,
+    requests: dict[int, RecordDict],
+    message_type: str,
+    timeout: float,
+    failures: Counter[str],
+) -> Iterator[tuple[int, Message]]:
+    """Ask likewise, and count the reasons of those that fail instead of raising an error."""
+    sent = [Message(content, node, message_type) for node, content in requests.items()]
     answered = 0
     for reply in StreamingGrid(grid).send_and_receive(sent, timeout=timeout):
         answered += 1
@@ -133,8 +146,6 @@ def ask(
             yield addressee(sent, reply), reply
     if answered < len(sent):
         failures[f"No reply within {timeout:g} seconds."] = len(sent) - answered
-    if failures:
-        raise UserError(f"{message_type} failed: {summarise(failures)}")
 
 
 def refuse_dead_worker(reply: Message) -> None:

@@ -8,7 +8,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 from filelock import FileLock
@@ -27,10 +27,13 @@ _ADVICE = {
 }
 
 
-def write_bytes(path: Path, data: bytes) -> None:
-    """Write a file atomically: readers see the old file or the new one, never half of it."""
+def write_bytes(path: Path, data: bytes, mode: int = 0o666) -> None:
+    """Write a file atomically: readers see the old file or the new one, never half of it.
+
+    Its permissions are ``mode`` from the first byte on, less what the umask takes away.
+    """
     with _beside(path) as temporary:
-        with open(temporary, "wb") as stream:
+        with open(temporary, "wb", opener=partial(os.open, mode=mode)) as stream:
             stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())

@@ -17,7 +17,8 @@ from fedeas_app.local import Examples
 
 ARRAYS, METRICS, CONFIG, EXTRAS = "arrays", "metrics", "config", "extras"
 STATE_LOST = "state-lost"
-OUTLOOK, PREPARE, TRAIN = "query.outlook", "query.prepare", "train"
+GENERATOR = "generator-digest"
+OUTLOOK, PREPARE, TRAIN, EVALUATE = "query.outlook", "query.prepare", "train", "evaluate"
 
 
 def outlook_request(betas: Sequence[float]) -> RecordDict:
@@ -106,10 +107,33 @@ def train_answer(
     return metrics
 
 
+def evaluate_request(arrays: ArrayRecord) -> RecordDict:
+    """Send the global model out to be evaluated on what a client holds out."""
+    return RecordDict({ARRAYS: arrays})
+
+
+def evaluate_answer(client: Client, result: Mapping[str, float]) -> MetricRecord:
+    """Answer with how many images are held out, and accuracy and mean loss on them."""
+    return MetricRecord(
+        {
+            "partition-id": client.partition_id,
+            "num-examples": len(client.held_out.labels),
+            "accuracy": result["accuracy"],
+            "loss": result["loss"],
+        }
+    )
+
+
 def read_order(msg: Message) -> Order:
     """Read what the server decided for this client."""
     config = _config(msg)
-    return Order(beta=float(cast(float, config["beta"])), share=int(cast(int, config["share"])))
+    beta, share = cast(float, config["beta"]), cast(int, config["share"])
+    return Order(float(beta), int(share), str(config[GENERATOR]))
+
+
+def read_generator(reply: Message) -> str:
+    """Read the digest of a prepared client's generator; empty where it needs no image."""
+    return str(reply.content.config_records.get(CONFIG, ConfigRecord()).get(GENERATOR, ""))
 
 
 def read_round(msg: Message) -> int:
@@ -151,9 +175,16 @@ def reply(
     metrics: MetricRecord,
     arrays: ArrayRecord | None = None,
     extras: Mapping[str, torch.Tensor] | None = None,
+    generator: str | None = None,
 ) -> Message:
-    """Answer a message with metrics and, after training, the weights and the strategy's arrays."""
+    """Answer a message with metrics.
+
+    After training with the weights and the strategy's arrays, too; after preparation with the
+    generator's digest, which is empty where no image is needed.
+    """
     content = RecordDict({METRICS: metrics})
+    if generator is not None:
+        content[CONFIG] = ConfigRecord({GENERATOR: generator})
     if arrays is not None:
         content[ARRAYS] = arrays
     if extras:
@@ -169,7 +200,7 @@ def _fit(extras: Mapping[str, torch.Tensor], parameters: Mapping[str, torch.Tens
 
 
 def _order_config(order: Order) -> ConfigRecord:
-    return ConfigRecord({"beta": order.beta, "share": order.share})
+    return ConfigRecord({"beta": order.beta, "share": order.share, GENERATOR: order.generator})
 
 
 def _config(msg: Message) -> ConfigRecord:

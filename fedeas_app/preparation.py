@@ -1,8 +1,8 @@
 """Before round 1: every client works out what it lacks and makes it; the server adds up totals."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any, cast
+from dataclasses import asdict, dataclass, replace
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from flwr.app import Message
@@ -32,7 +32,7 @@ class ClientPlan:
     seconds: float
 
 
-@dataclass(frozen=True)
+@dataclass
 class Plan:
     """The plan of a run: every client's part, and where each is reached.
 
@@ -46,12 +46,15 @@ class Plan:
         Node id of each partition.
     orders : dict
         What was decided for each partition.
+    generator : str
+        The digest of the generator of all clients that need one; empty where none does.
     """
 
     beta: float
     clients: tuple[ClientPlan, ...]
     nodes: dict[int, int]
     orders: dict[int, Order]
+    generator: str = ""
 
     @property
     def real(self) -> int:
@@ -73,6 +76,17 @@ class Plan:
         """I over real and synthetic images."""
         return _mean([(c.num_examples + c.synthetic, c.imbalance_after) for c in self.clients])
 
+    def admit(self, node: int, client: ClientPlan, order: Order) -> None:
+        """Take in a client that came later, or put it in the place where it was before.
+
+        What was decided for a partition that is known already stays.
+        """
+        others = [other for other in self.clients if other.partition_id != client.partition_id]
+        self.clients = tuple(sorted([*others, client], key=lambda c: c.partition_id))
+        self.nodes[client.partition_id] = node
+        self.orders.setdefault(client.partition_id, order)
+        self.generator = self.generator or order.generator
+
     def resolve(self, settings: Settings) -> Settings:
         """Return the settings with numbers in the place of ``auto``."""
         flat = settings.to_flat() | {"num-clients": len(self.clients)}
@@ -89,6 +103,7 @@ class Plan:
             "made": sum(client.made for client in self.clients),
             "imbalance-before": self.imbalance_before,
             "imbalance-after": self.imbalance_after,
+            "generator-digest": self.generator,
             "clients": [
                 {key.replace("_", "-"): value for key, value in asdict(client).items()}
                 for client in self.clients
@@ -96,11 +111,20 @@ class Plan:
         }
 
 
+class _Ready(NamedTuple):
+    """A client that is prepared: where it is, its part of the plan, its generator's digest."""
+
+    node: int
+    client: ClientPlan
+    generator: str
+
+
 def prepare(
     grid: Grid,
     nodes: list[int],
     settings: Settings,
     on_client: Callable[[ClientPlan], None] | None = None,
+    generator: str = "",
 ) -> Plan:
     """Have every client make the images it lacks and return the plan.
 
@@ -111,31 +135,68 @@ def prepare(
     settings : Settings
     on_client : callable, optional
         Called as soon as a client is done.
+    generator : str
+        The digest that every client's generator must have; empty: any, but the same.
 
     Raises
     ------
     UserError
-        A client failed, or β cannot be chosen.
+        A client failed, or β cannot be chosen, or the generators differ.
     """
     orders = _decide(grid, nodes, settings)
-    requests = {node: messages.order_request(order) for node, order in orders.items()}
-    done: dict[int, tuple[int, ClientPlan]] = {}
-    for node, reply in ask(grid, requests, messages.PREPARE, settings.prepare_timeout):
-        client = _client_plan(reply)
-        done[client.partition_id] = (node, client)
-        if on_client is not None:
-            on_client(client)
-    if len(done) < len(nodes):
+    asked = {node: replace(order, generator=generator) for node, order in orders.items()}
+    ready = _ask(grid, asked, settings, on_client)
+    if len(ready) < len(nodes):
         raise UserError(
-            f"{len(nodes)} SuperNodes hold only {len(done)} different partitions; give each its "
+            f"{len(nodes)} SuperNodes hold only {len(ready)} different partitions; give each its "
             "own partition-id."
         )
+    found = _same_generator(ready)
     return Plan(
         beta=max((order.beta for order in orders.values()), default=0.0),
-        clients=tuple(done[partition][1] for partition in sorted(done)),
-        nodes={partition: done[partition][0] for partition in sorted(done)},
-        orders={partition: orders[done[partition][0]] for partition in sorted(done)},
+        clients=tuple(one.client for one in ready.values()),
+        nodes={partition: one.node for partition, one in ready.items()},
+        orders={k: replace(orders[one.node], generator=found) for k, one in ready.items()},
+        generator=found,
     )
+
+
+def _ask(
+    grid: Grid,
+    orders: dict[int, Order],
+    settings: Settings,
+    on_client: Callable[[ClientPlan], None] | None,
+) -> dict[int, _Ready]:
+    """Have the nodes prepare; return what they answered in order of partition."""
+    requests = {node: messages.order_request(order) for node, order in orders.items()}
+    ready: dict[int, _Ready] = {}
+    for node, reply in ask(grid, requests, messages.PREPARE, settings.prepare_timeout):
+        client = read_client(reply)
+        ready[client.partition_id] = _Ready(node, client, messages.read_generator(reply))
+        if on_client is not None:
+            on_client(client)
+    return dict(sorted(ready.items()))
+
+
+def _same_generator(ready: dict[int, _Ready]) -> str:
+    """Return the digest that all have which need a generator; empty where none does.
+
+    Raises
+    ------
+    UserError
+        They have different ones; names which partitions have which.
+    """
+    owners: dict[str, list[int]] = {}
+    for partition, one in ready.items():
+        if one.generator:
+            owners.setdefault(one.generator, []).append(partition)
+    if len(owners) > 1:
+        told = "; ".join(f"{', '.join(map(str, who))} {digest}" for digest, who in owners.items())
+        raise UserError(
+            f"The generators of the clients differ (partitions and digests: {told}); copy one to "
+            "all SuperNodes, and set generator-digest to its digest to have it checked beforehand."
+        )
+    return next(iter(owners), "")
 
 
 def _decide(grid: Grid, nodes: list[int], settings: Settings) -> dict[int, Order]:
@@ -195,7 +256,7 @@ def _outlook(
     return dict(sorted(answers, key=lambda answer: _metric(answer[1], "partition-id")))
 
 
-def _client_plan(reply: Message) -> ClientPlan:
+def read_client(reply: Message) -> ClientPlan:
     """Read a client's answer.
 
     Raises

@@ -2,7 +2,7 @@
 
 import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -11,6 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from fedeas_app.errors import UserError
 
 AUTO: Literal["auto"] = "auto"
+OWN = "own"  # in the place of a dataset or a generator: each SuperNode has one of its own
+DEVICE = r"^(auto|cpu|mps|cuda(:(0|[1-9][0-9]*))?)$"
+DEVICES_IN_WORDS = "'auto', 'cpu', 'cuda', 'cuda:' with a number, or 'mps'"
 Value = bool | int | float | str
 
 Count = Annotated[int, Field(ge=1)]
@@ -22,7 +25,13 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Decay = Annotated[float, Field(ge=0, lt=1)]
 
 
-def _kebab(name: str) -> str:
+# What `own` data must be described by, and what needs a dataset that is shared.
+_DESCRIBING = ("classes", "image_size", "image_channels")
+_SHARED = ("train_samples", "noisy_fraction", "rare_fraction")
+
+
+def kebab(name: str) -> str:
+    """Return a field's name as a user writes it."""
     return name.replace("_", "-")
 
 
@@ -34,7 +43,7 @@ class Settings(BaseModel):
     """
 
     model_config = ConfigDict(
-        alias_generator=_kebab,
+        alias_generator=kebab,
         extra="forbid",
         frozen=True,
         strict=True,
@@ -45,14 +54,26 @@ class Settings(BaseModel):
     dataset: str = Field(
         "digits",
         min_length=1,
-        description="`digits`, a hub id, or a local path (`/…`, `./…`, `../…`, `~/…`)",
+        description="`digits`, a hub id, a local path (`/…`, `./…`, `../…`, `~/…`), or `own`: each "
+        "SuperNode its `data-path`",
     )
     dataset_revision: str = Field("", description="hub branch, tag or commit; empty: the newest")
     image_column: str = Field("", description="column of the images; empty: found by itself")
     label_column: str = Field("", description="column of the labels; empty: found by itself")
+    classes: str = Field(
+        "", description="the class list, names with commas; empty: the dataset's; needed with `own`"
+    )
     image_size: CountOrAll = Field(0, description="resize to this many pixels a side; 0: as stored")
+    image_channels: Literal[0, 1, 3] = Field(
+        0, description="bring images to grey (1) or colour (3); 0: as stored"
+    )
     train_samples: CountOrAll = Field(0, description="use a random subset of this size; 0: all")
     test_samples: CountOrAll = Field(0, description="the same for the test set")
+    test_dataset: str = Field(
+        "",
+        description="with `own`: the server's test set, as for `dataset`; empty: clients test on "
+        "images that they hold out",
+    )
 
     # Clients
     num_clients: Annotated[int, Field(ge=1, le=1_000_000)] | Literal["auto"] = Field(
@@ -134,13 +155,20 @@ class Settings(BaseModel):
     generator: str = Field(
         "digits",
         min_length=1,
-        description="`digits` (shipped), a directory, a hub id, `pool`, or an installed plug-in",
+        description="`digits` (shipped), a directory, a hub id, `pool`, an installed plug-in, or "
+        "`own`: each SuperNode its `generator-path`",
     )
     generator_revision: str = Field(
         "",
         pattern=r"^([0-9a-f]{40})?$",
         json_schema_extra={"allowed": "a commit of 40 hexadecimal digits"},
         description="the commit of a generator from the hub",
+    )
+    generator_digest: str = Field(
+        "",
+        pattern=r"^([0-9a-f]{64})?$",
+        json_schema_extra={"allowed": "a SHA-256 of 64 hexadecimal digits"},
+        description="what all clients' generators must be; empty: the server's, or else the same",
     )
     generator_classes: str = Field(
         "", description="what a pretrained pipeline calls our classes, with commas; empty: the same"
@@ -184,10 +212,16 @@ class Settings(BaseModel):
         json_schema_extra={"allowed": "letters, digits, '_', '-' and, not first, '.'"},
         description="name of that directory; empty: time and seed",
     )
+    tracker: Literal[
+        "none", "tensorboard", "mlflow", "wandb", "comet_ml", "aim", "clearml", "dvclive",
+        "swanlab", "trackio",
+    ] = Field(
+        "none", description="tracker that is told of the run, as `tensorboard`, `mlflow`, `wandb`"
+    )  # fmt: skip
     device: str = Field(
         "auto",
-        pattern=r"^(auto|cpu|mps|cuda(:(0|[1-9][0-9]*))?)$",
-        json_schema_extra={"allowed": "'auto', 'cpu', 'cuda', 'cuda:' with a number, or 'mps'"},
+        pattern=DEVICE,
+        json_schema_extra={"allowed": DEVICES_IN_WORDS},
         description="`auto`, `cpu`, `cuda[:N]`, `mps`",
     )
     threads: Count = Field(1, description="CPU threads of each client")
@@ -208,9 +242,41 @@ class Settings(BaseModel):
             path = Path(getattr(self, key))
             if not path.is_absolute() and path.parts[:1] != ("~",):
                 raise ValueError(
-                    f"{_kebab(key)} is {str(path)!r}; it must be absolute or begin with ~/, "
+                    f"{kebab(key)} is {str(path)!r}; it must be absolute or begin with ~/, "
                     "because Flower runs the app in a directory of its own"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _class_names_are_told_apart(self) -> Self:
+        names = self.class_list
+        if names and (len(set(names)) < max(2, len(names)) or "" in names):
+            raise ValueError(
+                f"classes is {self.classes!r}; at least two different names with commas between "
+                "them are needed, none of them empty"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _own_data_is_described(self) -> Self:
+        if self.dataset != OWN:
+            if self.test_dataset:
+                raise ValueError(
+                    f"test-dataset is {self.test_dataset!r}, but the dataset {self.dataset!r} has "
+                    f"a test set of its own; leave it empty, or set dataset to {OWN!r}"
+                )
+            return self
+        if missing := [kebab(key) for key in _DESCRIBING if not getattr(self, key)]:
+            raise ValueError(
+                f"dataset is {OWN!r}, so that the server cannot look at the images; set "
+                f"{' and '.join(missing)}"
+            )
+        without_test = () if self.test_dataset else ("test_samples",)
+        if idle := [kebab(key) for key in (*_SHARED, *without_test) if getattr(self, key)]:
+            raise ValueError(
+                f"{' and '.join(idle)} cannot be had with dataset {OWN!r}, where each SuperNode "
+                "uses all of its images; set to 0"
+            )
         return self
 
     @model_validator(mode="after")
@@ -248,11 +314,26 @@ class Settings(BaseModel):
         try:
             return cls.model_validate(dict(values))
         except ValidationError as error:
-            raise UserError(_explain(error)) from None
+            raise UserError(explain(error, cls)) from None
 
     def to_flat(self) -> dict[str, Value]:
         """Return every key (kebab case) with its value, as Flower's run configuration holds it."""
         return self.model_dump(by_alias=True)
+
+    def reading(self, dataset: str) -> "Settings":
+        """Return the settings for reading all of another dataset in the same manner."""
+        changes = {"dataset": dataset, "dataset-revision": "", "test-dataset": ""}
+        return Settings.parse(self.to_flat() | changes | {"train-samples": 0})
+
+    @property
+    def class_list(self) -> tuple[str, ...]:
+        """The names of the classes in their order; empty where the dataset says."""
+        return tuple(name.strip() for name in self.classes.split(",")) if self.classes else ()
+
+    @property
+    def own_shape(self) -> tuple[int, int, int]:
+        """(height, width, channels) of the images of SuperNodes with data of their own."""
+        return self.image_size, self.image_size, self.image_channels
 
     @property
     def mu(self) -> float:
@@ -306,32 +387,40 @@ def _as_float_where_one_is_due(cls: type[Settings], key: str, value: Any) -> Any
         return math.inf if value > 0 else -math.inf
 
 
-def _explain(error: ValidationError) -> str:
+def explain(error: ValidationError, model: type[BaseModel]) -> str:
+    """Say in a sentence for each key what was given and what the model allows."""
     sentences: dict[str, str] = {}
     for problem in error.errors():
         key = str(problem["loc"][0]) if problem["loc"] else ""
-        sentences.setdefault(key, _sentence(key, problem))
+        sentences.setdefault(key, _sentence(key, problem, model))
     return " ".join(sentences.values())
 
 
-def _sentence(key: str, problem: Any) -> str:
+def _sentence(key: str, problem: Any, model: type[BaseModel]) -> str:
     if not problem["loc"]:
         return f"{problem['msg'].removeprefix('Value error, ')}."
     if problem["type"] == "extra_forbidden":
-        return f"Unknown key {key!r}{_nearest(key)}."
-    return f"{key} is {problem['input']!r}; {allowed(key)} is allowed."
+        return f"Unknown key {key!r}{_nearest(key, model)}."
+    return f"{key} is {problem['input']!r}; {allowed(key, model)} is allowed."
 
 
-def _nearest(key: str) -> str:
+def _nearest(key: str, model: type[BaseModel]) -> str:
     import difflib
 
-    near = difflib.get_close_matches(key, [_kebab(name) for name in Settings.model_fields], n=1)
-    return f" (did you mean {near[0]!r}?)" if near else "; `fedeas keys` lists the keys"
+    names = [kebab(name) for name in model.model_fields]
+    near = difflib.get_close_matches(key, names, n=1)
+    if near:
+        return f" (did you mean {near[0]!r}?)"
+    return "; `fedeas keys` lists the keys" if model is Settings else f"; it takes {_list(names)}"
 
 
-def allowed(key: str) -> str:
+def _list(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def allowed(key: str, model: type[BaseModel] = Settings) -> str:
     """Say in words which values a key takes, from its schema."""
-    schema = Settings.model_json_schema(by_alias=True)["properties"][key]
+    schema = model.model_json_schema(by_alias=True)["properties"][key]
     return " or ".join(_words(part) for part in schema.get("anyOf", [schema]))
 
 

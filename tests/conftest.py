@@ -19,6 +19,12 @@ def _flower_outside_flower(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(TaskIdentity, name, 1)
 
 
+@pytest.fixture(autouse=True)
+def _clients_are_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients in the tests' own process take the run's paths, as in simulation."""
+    monkeypatch.setattr("fedeas_app.node.in_simulation", lambda: True)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _ctrl_c_is_heard() -> Iterator[None]:
     """Tests started in the background inherit an ignored SIGINT, and so would their processes."""
@@ -71,6 +77,6 @@ def fake_generator(
     Its digest is the test's own, so that no test finds another's images in the cache.
     """
     fake = FakeGenerator(digest=request.node.nodeid)
-    for module in ("client", "task", "runs.manifest"):
+    for module in ("client", "task"):
         monkeypatch.setattr(f"fedeas_app.{module}.open_generator", lambda settings: fake)
     return fake

@@ -30,6 +30,8 @@ class FakeGrid(Grid):
         None for none at all.
     at_a_time : int
         Most replies that one pull returns.
+    node_configs : mapping of int to dict, optional
+        What the node of each partition is told, in the place of its partition of a shared dataset.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class FakeGrid(Grid):
         shuffle: int = 0,
         tamper: Tamper | None = None,
         at_a_time: int = 1000,
+        node_configs: Mapping[int, Mapping[str, int | str]] | None = None,
     ) -> None:
         if isinstance(partitions, int):
             partitions = {node_id: k for k, node_id in enumerate(node_ids(partitions))}
@@ -50,11 +53,20 @@ class FakeGrid(Grid):
         self._at_a_time = at_a_time
         self._order = random.Random(shuffle)  # noqa: S311  # no secret: an order that repeats
         self._waiting: list[Message] = []
-        self._contexts = {
-            node: Context(1, node, _node_config(partition, self.partitions), RecordDict(), flat)
-            for flat in [settings.to_flat()]
-            for node, partition in self.partitions.items()
-        }
+        self._run_config = settings.to_flat()
+        self._contexts: dict[int, Context] = {}
+        for node, partition in self.partitions.items():
+            shared = _node_config(partition, self.partitions)
+            self.join(node, partition, dict(node_configs[partition]) if node_configs else shared)
+
+    def join(self, node: int, partition: int, config: Mapping[str, int | str]) -> None:
+        """Connect a node; it may be one that was here before under another id."""
+        self.partitions[node] = partition
+        self._contexts[node] = Context(1, node, dict(config), RecordDict(), self._run_config)
+
+    def leave(self, node: int) -> None:
+        """Disconnect a node; what is sent to it comes back as an error of the SuperLink's."""
+        del self._contexts[node]
 
     def set_run(self, run: object) -> None:
         """Do without."""
@@ -67,7 +79,7 @@ class FakeGrid(Grid):
         raise AssertionError("deprecated by Flower: messages are made by their constructor")
 
     def get_node_ids(self) -> Iterable[int]:
-        return list(self.partitions)
+        return list(self._contexts)
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         pushed = list(messages)
@@ -77,7 +89,7 @@ class FakeGrid(Grid):
         for msg in pushed:
             arrived = over_the_wire(msg)
             node = msg.metadata.dst_node_id
-            reply: Message | None = over_the_wire(self._answer(arrived, self._contexts[node]))
+            reply: Message | None = over_the_wire(self._answer(arrived, self._contexts.get(node)))
             if self.tamper is not None:
                 reply = self.tamper(self.partitions[node], arrived, reply)
             self._waiting += [] if reply is None else [reply]
@@ -97,7 +109,9 @@ class FakeGrid(Grid):
     ) -> Iterable[Message]:
         raise AssertionError("Flower's own waiting would hold all replies of a round")
 
-    def _answer(self, msg: Message, context: Context) -> Message:
+    def _answer(self, msg: Message, context: Context | None) -> Message:
+        if context is None:
+            return by_superlink(Message(Error(5, "Node unavailable."), reply_to=msg))
         try:
             return app(msg, context)
         except Exception as error:  # what Flower sends on: the type and the text

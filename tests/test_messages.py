@@ -9,6 +9,7 @@ from flwr.app import ArrayRecord, Context, Message, RecordDict
 from client_app import app
 from fedeas_app import budget, messages
 from fedeas_app.client import Client, Order
+from fedeas_app.data import load_split
 from fedeas_app.local import train_sgd
 
 
@@ -68,11 +69,37 @@ def test_preparation_answers_totals(configure, fake_generator, tmp_path):
             "imbalance-before": pytest.approx(budget.imbalance(counts)),
             "imbalance-after": pytest.approx(budget.imbalance(counts + made)),
         }
-        assert set(reply.content) == {"metrics"}
+        assert set(reply.content) == {"metrics", "config"}
+        assert dict(reply.content["config"]) == {"generator-digest": fake_generator.digest}
+        assert messages.read_generator(reply) == fake_generator.digest
+
+
+def test_who_needs_no_image_names_no_generator(configure):
+    reply = send(configure(policy="none"), messages.order_request(Order()), "query.prepare")
+    assert dict(reply.content["config"]) == {"generator-digest": ""}
+
+
+def test_evaluation_answers_the_number_of_images_accuracy_and_loss(configure):
+    """Here of the shared test set; what a site holds out is tested with its own data."""
+    settings = configure()
+    model = Client(settings, 1, 4).model()
+    reply = send(settings, messages.evaluate_request(ArrayRecord(model.state_dict())), "evaluate")
+    assert set(reply.content) == {"metrics"}
+    test = load_split(settings, "test")
+    pixels = torch.from_numpy(test.images.transpose(0, 3, 1, 2).astype(np.float32)) / 127.5 - 1
+    with torch.no_grad():
+        chances = model.eval()(pixels).softmax(1).double().numpy()
+    right = chances[np.arange(60), test.labels]
+    assert dict(reply.content["metrics"]) == {
+        "partition-id": 1,
+        "num-examples": 60,
+        "accuracy": float((chances.argmax(1) == test.labels).mean()),
+        "loss": pytest.approx(float(-np.log(right).mean())),
+    }
 
 
 def test_an_order_and_a_round_arrive_as_they_were_sent():
-    order = Order(beta=6.5, share=41)
+    order = Order(beta=6.5, share=41, generator="ab")
     request = messages.train_request(ArrayRecord(), 17, order)
     msg = over_the_wire(Message(request, 5, "train"))
     assert messages.read_order(msg) == order

@@ -199,7 +199,9 @@ def test_nothing_but_totals_leaves_a_client(configure, fake_generator, policy, b
     for reply in grid.replies:
         kind = reply.metadata.message_type
         extra = {"share-weight"} if kind == "query.outlook" and policy == "missing-only" else set()
-        assert set(reply.content) == {"metrics"}
+        beside = {"config"} if kind == "query.prepare" else set()
+        assert set(reply.content) == {"metrics"} | beside
+        assert all(set(r) == {"generator-digest"} for r in reply.content.config_records.values())
         metrics = reply.content["metrics"]
         assert set(metrics) == ALLOWED[kind] | extra
         request = next(
@@ -314,4 +316,4 @@ def test_an_answer_of_another_version_is_a_sentence(change):
     request = Message(RecordDict(), 7, "query.prepare")
     reply = Message(RecordDict({"metrics": MetricRecord(answer)}), reply_to=request)
     with pytest.raises(UserError, match="run the same version of the app on every node"):
-        preparation._client_plan(reply)
+        preparation.read_client(reply)

@@ -62,7 +62,7 @@ def equal_models(first, second):
     return list(first) == list(second) and all(torch.equal(first[n], second[n]) for n in first)
 
 
-@pytest.mark.parametrize("policy", ["none", "fedeas"])
+@pytest.mark.parametrize("policy", ["none", "fedeas", "missing-only"])
 def test_a_run_leaves_a_whole_record(configure, fake_generator, policy):
     settings = configure(policy=policy)
     record = start(settings)
@@ -199,7 +199,11 @@ def test_nothing_but_totals_and_weights_leaves_a_client(configure, fake_generato
     shapes = {name: tuple(tensor.shape) for name, tensor in record.model.items()}
     for reply in grid.replies:
         kind = reply.metadata.message_type
-        assert set(reply.content) == ({"metrics", "arrays"} if kind == "train" else {"metrics"})
+        beside = {"train": {"arrays"}, "query.prepare": {"config"}}.get(kind, set())
+        assert set(reply.content) == {"metrics"} | beside
+        if kind == "query.prepare":
+            digest = {"generator-digest": fake_generator.digest}
+            assert dict(reply.content["config"]) == digest
         assert set(reply.content["metrics"]) == ALLOWED[kind]
         values = reply.content["metrics"].values()
         # One β was asked about: no list is longer, let alone as long as the classes.
@@ -220,14 +224,16 @@ def test_every_client_is_told_its_own_order_in_every_round(configure, fake_gener
         for msg in grid.requests
         if msg.metadata.message_type == "train"
     ]
-    assert sorted(told, key=str) == sorted(
-        (
-            (k, {"beta": 9.0, "share": shares[k], "server-round": r})
-            for k in range(4)
-            for r in (1, 2, 3)
-        ),
-        key=str,
+    same = {"beta": 9.0, "generator-digest": fake_generator.digest}
+    assert sorted(told, key=_in_order) == sorted(
+        ((k, {"share": shares[k], "server-round": r, **same}) for k in range(4) for r in (1, 2, 3)),
+        key=_in_order,
     )
+
+
+def _in_order(told):
+    partition, config = told
+    return partition, config["server-round"]
 
 
 def test_one_broken_client_is_left_out_and_named(configure):

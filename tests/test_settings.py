@@ -301,3 +301,44 @@ def test_tables_in_a_file_are_unknown_keys(tmp_path):
     path = tmp_path / "a.toml"
     path.write_text("[data]\nalpha = 1\n", encoding="utf-8")
     assert "Unknown key 'data'" in message(read_toml(path))
+
+
+OWN = {"dataset": "own", "classes": "a, b", "image-size": 8, "image-channels": 3}
+
+
+def test_own_data_are_described_without_being_seen():
+    settings = Settings.parse(OWN)
+    assert settings.class_list == ("a", "b")
+    assert settings.own_shape == (8, 8, 3)
+    assert Settings.parse({}).class_list == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"classes": ""}, "the server cannot look at the images; set classes."),
+        ({"image-size": 0, "image-channels": 0}, "set image-size and image-channels."),
+        ({"train-samples": 5}, "train-samples cannot be had with dataset 'own'"),
+        ({"test-samples": 5}, "test-samples cannot be had with dataset 'own'"),
+        ({"noisy-fraction": 0.5, "rare-fraction": 0.5}, "noisy-fraction and rare-fraction cannot"),
+        ({"classes": "a"}, "classes is 'a'; at least two different names"),
+        ({"classes": "a,a"}, "classes is 'a,a'; at least two different names"),
+        ({"classes": "a,,b"}, "classes is 'a,,b'; at least two different names"),
+        ({"dataset": "digits", "test-dataset": "/x"}, "the dataset 'digits' has a test set of its"),
+    ],
+)
+def test_own_data_that_a_run_cannot_use_are_refused(changes, words):
+    with pytest.raises(UserError) as caught:
+        Settings.parse(OWN | changes)
+    assert words in str(caught.value)
+
+
+def test_a_test_set_of_the_server_may_be_a_part():
+    assert Settings.parse(OWN | {"test-dataset": "/x", "test-samples": 5}).test_samples == 5
+
+
+def test_another_dataset_is_read_in_the_same_manner():
+    settings = Settings.parse(OWN | {"test-dataset": "/x", "seed": 3})
+    other = settings.reading("/y")
+    assert (other.dataset, other.test_dataset, other.train_samples) == ("/y", "", 0)
+    assert (other.class_list, other.own_shape, other.seed) == (("a", "b"), (8, 8, 3), 3)

@@ -65,3 +65,37 @@ def test_an_unfit_generator_is_refused(configure, fake_generator, attribute, val
 def test_too_small_images_are_refused(configure):
     with pytest.raises(UserError, match="at least 16x16 pixels"):
         load_task(configure(model="resnet18", norm="batch"), 4)
+
+
+def test_all_clients_must_have_the_servers_generator(configure, fake_generator):
+    assert load_task(configure(policy="fedeas"), 4).generator == fake_generator.digest
+    assert load_task(configure(policy="none"), 4).generator == ""
+
+
+def test_a_digest_asked_for_must_be_that_of_the_servers_generator(configure, fake_generator):
+    fake_generator.digest = "a" * 64
+    settings = configure(policy="fedeas", generator_digest="a" * 64)
+    assert load_task(settings, 4).generator == "a" * 64
+    with pytest.raises(UserError, match=f"generator-digest is {'b' * 64}, but the generator 'digi"):
+        load_task(configure(policy="fedeas", generator_digest="b" * 64), 4)
+
+
+OWN = {"dataset": "own", "classes": "a,b,c", "image_size": 12, "image_channels": 3,
+       "train_samples": 0, "test_samples": 0, "generator": "own"}  # fmt: skip
+
+
+def test_a_server_without_data_makes_the_model_of_the_description(configure):
+    task = load_task(configure(**OWN), 4)
+    assert task.test is None
+    assert task.generator == ""
+    arrays = task.initial_arrays.to_torch_state_dict()
+    assert arrays["convolutions.0.weight"].shape == (32, 3, 3, 3)
+    assert arrays["hidden.weight"].shape == (128, 64 * 3 * 3)
+    assert arrays["output.bias"].shape == (3,)
+    assert task.manifest["evaluated-on"] == "clients"
+
+
+def test_a_server_without_a_generator_asks_for_the_digest_it_is_told(configure):
+    wanted = configure(**OWN, policy="fedeas", generator_digest="c" * 64)
+    assert load_task(wanted, 4).generator == "c" * 64
+    assert load_task(configure(**OWN, policy="fedeas"), 4).generator == ""

@@ -1,6 +1,7 @@
 """From a file and ``--set`` options to settings."""
 
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,23 +32,42 @@ def load_settings(config: Path | None, overrides: list[str] | None) -> Settings:
     ------
     UserError
     """
+    return resolve(load_values(config, overrides))
+
+
+def load_values(config: Path | None, overrides: list[str] | None) -> dict[str, Any]:
+    """Read a configuration and apply overrides; what they say is not checked yet.
+
+    Raises
+    ------
+    UserError
+        The file cannot be read, or an override is not ``KEY=VALUE``.
+    """
     values = read_toml(_find(config)) if config is not None else {}
-    for override in overrides or []:
-        key, value = parse_override(override)
-        values[key] = value
-    if values.get("num-clients", "auto") == "auto":
-        values["num-clients"] = DEFAULT_CLIENTS
-    return Settings.parse(_with_absolute_paths(values))
+    return values | dict(map(parse_override, overrides or []))
 
 
-def parse_override(text: str) -> tuple[str, Any]:
+def resolve(values: Mapping[str, Any]) -> Settings:
+    """Return settings of a simulation: with a number of clients, and with absolute paths.
+
+    Raises
+    ------
+    UserError
+    """
+    absolute = {key: absolute_path(key, value) for key, value in values.items()}
+    if absolute.get("num-clients", "auto") == "auto":
+        absolute["num-clients"] = DEFAULT_CLIENTS
+    return Settings.parse(absolute)
+
+
+def parse_override(text: str, option: str = "--set") -> tuple[str, Any]:
     """Split ``key=value``; the value is TOML, and what is not TOML is taken as text.
 
     A key that takes nothing but text gets text: ``run-name=7`` needs no quotes.
     """
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
-        raise UserError(f"--set takes KEY=VALUE, not {text!r}.")
+        raise UserError(f"{option} takes KEY=VALUE, not {text!r}.")
     parsed = _toml_or_text(value)
     keep_text = _takes_text_alone(key.strip()) and not isinstance(parsed, str)
     return key.strip(), value.strip() if keep_text else parsed
@@ -90,12 +110,10 @@ def _find(config: Path) -> Path:
     )
 
 
-def _with_absolute_paths(values: dict[str, Any]) -> dict[str, Any]:
-    resolved = dict(values)
-    for key, value in values.items():
-        if isinstance(value, str) and _is_relative_path(key, value):
-            resolved[key] = str(Path(value).absolute())
-    return resolved
+def absolute_path(key: str, value: Any) -> Any:
+    """Take a key's value from the current directory, if it is a relative path."""
+    relative = isinstance(value, str) and _is_relative_path(key, value)
+    return str(Path(value).absolute()) if relative else value
 
 
 def _is_relative_path(key: str, value: str) -> bool:
@@ -103,6 +121,6 @@ def _is_relative_path(key: str, value: str) -> bool:
         return False
     if key == "generator":
         return "/" in value and not is_hub_id(value)
-    if key in ("dataset", "pool-dataset"):  # without a dot it is a hub id
+    if key in ("dataset", "pool-dataset", "test-dataset"):  # without a dot it is a hub id
         return value.startswith(("./", "../"))
     return key in _PLACES

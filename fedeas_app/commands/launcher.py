@@ -64,7 +64,7 @@ class Simulation:
         config = self._home / "run.toml"
         config.write_text(tomli_w.dumps(self._settings.to_flat()), encoding="utf-8")
         command = [
-            _tool("flwr"), "run", str(self._app_directory()), "local", "--stream",
+            tool("flwr"), "run", str(app_directory(self._home)), "local", "--stream",
             "--run-config", str(config), "--federation-config", federation_config(self._settings),
         ]  # fmt: skip
         return self._popen(command)
@@ -97,7 +97,7 @@ class Simulation:
         (self._home / "config.toml").write_text(tomli_w.dumps(config), encoding="utf-8")
         return self._popen(
             [
-                _tool("flower-superlink"),
+                tool("flower-superlink"),
                 "--insecure",
                 "--simulation",
                 "--host",
@@ -149,21 +149,6 @@ class Simulation:
             environment["RAY_TMPDIR"] = str(self._home)
         return environment
 
-    def _app_directory(self) -> Path:
-        """Return the clone, or put an app directory together from an installed package."""
-        root = app_root()
-        if root.name != "bundle":
-            return root
-        target = self._home / "app"
-        package = root.parent
-        shutil.copytree(root, target)
-        shutil.copytree(
-            package, target / "fedeas_app", ignore=shutil.ignore_patterns("__pycache__")
-        )
-        for door in ("server_app.py", "client_app.py"):
-            shutil.copy(package.parent / door, target)
-        return target
-
     def _processes(self) -> list[psutil.Process]:
         return [process for process in psutil.process_iter() if _carries(process, self._mark)]
 
@@ -177,7 +162,7 @@ def simulation(settings: Settings) -> Iterator[Simulation]:
     """
     home = Path(tempfile.mkdtemp(prefix="fedeas-"))
     started: Simulation | None = None
-    with _signals(_interrupt):
+    with interruptible():
         try:
             started = Simulation(settings, home)
             yield started
@@ -186,6 +171,26 @@ def simulation(settings: Settings) -> Iterator[Simulation]:
                 if started is not None:
                     started.stop()
                 shutil.rmtree(home, ignore_errors=True)
+
+
+def app_directory(scratch: Path) -> Path:
+    """Return the clone, or put an app directory together from an installed package.
+
+    Parameters
+    ----------
+    scratch : Path
+        A directory in which that can be done.
+    """
+    root = app_root()
+    if root.name != "bundle":
+        return root
+    target = scratch / "app"
+    package = root.parent
+    shutil.copytree(root, target)
+    shutil.copytree(package, target / "fedeas_app", ignore=shutil.ignore_patterns("__pycache__"))
+    for door in ("server_app.py", "client_app.py"):
+        shutil.copy(package.parent / door, target)
+    return target
 
 
 def federation_config(settings: Settings) -> str:
@@ -223,7 +228,8 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _tool(name: str) -> str:
+def tool(name: str) -> str:
+    """Return the path of one of Flower's commands, the one of this environment if it has it."""
     beside = Path(sys.executable).parent / name
     found = str(beside) if beside.is_file() else shutil.which(name)
     if found is None:
@@ -240,6 +246,13 @@ def _carries(process: psutil.Process, mark: str) -> bool:
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Let Ctrl-C, SIGTERM and a closed terminal all raise `KeyboardInterrupt`."""
+    with _signals(_interrupt):
+        yield
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 import typer
 
-from fedeas_app.commands import cache, generator, keys, plan, run
+from fedeas_app.commands import cache, certs, compare, generator, keys, plan, report, run
 
 app = typer.Typer(
     name="fedeas",
@@ -12,7 +12,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("run")(run.run)
+app.command("compare")(compare.compare)
 app.command("plan")(plan.plan)
+app.command("report")(report.report)
 app.command("keys")(keys.keys)
+app.command("certs")(certs.certs)
 app.add_typer(generator.app, name="generator")
 app.add_typer(cache.app, name="cache")

@@ -5,14 +5,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
 from rich.table import Table
 
 from fedeas_app import budget
 from fedeas_app.commands.configuration import ConfigArgument, SetOption, load_settings
 from fedeas_app.commands.console import one_sentence, out
+from fedeas_app.errors import UserError
 from fedeas_app.forecast import Counts, Forecast, forecast, read_counts
-from fedeas_app.settings import Settings
+from fedeas_app.settings import AUTO, OWN, Settings
 
 _SHOWN = 40
 
@@ -24,24 +26,65 @@ def plan(
     counts: Annotated[
         Path | None, typer.Option(help="A CSV file of counts instead of a dataset: a row a client.")
     ] = None,
+    data_path: Annotated[
+        Path | None, typer.Option(help='With dataset = "own": the images of this site.')
+    ] = None,
     beta: Annotated[str | None, typer.Option(help="β, a number or `auto`.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Print how many images each client would make, and what every policy would cost."""
     extra = [f"beta={beta}"] if beta is not None else []
     settings = load_settings(config, [*(overrides or []), *extra])
-    table = read_counts(counts) if counts is not None else label_counts(settings)
-    result = forecast(table, settings.policy, settings.beta)
+    result = forecast(_counts(settings, counts, data_path), settings.policy, settings.beta)
     if as_json:
         typer.echo(json.dumps(result.to_dict(), indent=2))
     else:
         show(result, poor_clients(settings) if counts is None else [])
 
 
-def label_counts(settings: Settings) -> Counts:
-    """Return n_k^c of the clients that a simulation of these settings would have."""
+def _counts(settings: Settings, counts: Path | None, data_path: Path | None) -> Counts:
+    if counts is not None:
+        return read_counts(counts)
+    return label_counts(settings) if data_path is None else site_counts(settings, data_path)
+
+
+def site_counts(settings: Settings, data_path: Path) -> Counts:
+    """Return n_k^c of one site with data of its own, shape (1, C).
+
+    Raises
+    ------
+    UserError
+        The settings are not for such a site, or its plan depends on the others.
+    """
     from fedeas_app import data
 
+    if settings.dataset != OWN:
+        raise UserError(f"--data-path is for dataset {OWN!r}, but it is {settings.dataset!r}.")
+    if settings.beta == AUTO or settings.policy in budget.TOTAL_POLICIES:
+        raise UserError(
+            f"With policy {settings.policy!r} and beta {settings.beta!r} the plan of one site "
+            "depends on all others; give --counts a table of all."
+        )
+    train = data.load_own(settings, data_path.expanduser().absolute(), "train")
+    return np.bincount(train.labels, minlength=len(train.class_names))[None, :]
+
+
+def label_counts(settings: Settings) -> Counts:
+    """Return n_k^c of the clients that a simulation of these settings would have.
+
+    Raises
+    ------
+    UserError
+        Every SuperNode has data of its own, so that there is nothing to simulate.
+    """
+    from fedeas_app import data
+
+    if settings.dataset == OWN:
+        raise UserError(
+            f"dataset is {OWN!r}: the images are at the SuperNodes, and this machine has none to "
+            "plan or simulate with; name a dataset, or a site's images with `fedeas plan "
+            "--data-path`."
+        )
     train = data.load_split(settings, "train")
     parts = data.partition(train.labels, int(settings.num_clients), settings)
     return data.observed_counts(train.labels, parts, len(train.class_names), settings)

@@ -1,26 +1,27 @@
-"""``fedeas run``: one configuration, from start to end, in simulation."""
+"""``fedeas run``: one configuration, from start to end, in simulation or on a SuperLink."""
 
-import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from fedeas_app.commands.configuration import ConfigArgument, SetOption, load_settings
+from fedeas_app.commands.configuration import ConfigArgument, SetOption, load_settings, load_values
 from fedeas_app.commands.console import one_sentence, out
-from fedeas_app.commands.launcher import Simulation, simulation
-from fedeas_app.commands.plan import label_counts, poor_clients, show
+from fedeas_app.commands.execution import execute, foresee, run_directory
+from fedeas_app.commands.launcher import interruptible
+from fedeas_app.commands.plan import poor_clients, show
+from fedeas_app.commands.submission import (
+    follow,
+    require_connection,
+    require_paths_for_others,
+    submit,
+)
 from fedeas_app.errors import UserError
-from fedeas_app.files import make_directory, write_text
-from fedeas_app.forecast import Forecast, forecast
-from fedeas_app.runs.directory import mark_failed, read_lines, read_summary, summary_line
+from fedeas_app.forecast import Forecast
+from fedeas_app.runs.directory import read_lines, summary_line
 from fedeas_app.settings import Settings
-
-_POLL = 0.25  # seconds between looks at the record
 
 
 @one_sentence
@@ -30,110 +31,104 @@ def run(
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Show Flower's log at the end.")
     ] = False,
+    superlink: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Run on real machines: a SuperLink connection of Flower's config.toml.",
+        ),
+    ] = None,
 ) -> None:
-    """Run a configuration in simulation and leave a record of it."""
-    settings = _named(load_settings(config if config is not None else Path("digits"), overrides))
-    directory = settings.output_path / settings.run_name
+    """Run a configuration in simulation, or on a SuperLink, and leave a record of it."""
+    config = config if config is not None else Path("digits")
+    if superlink is None:
+        _simulate(load_settings(config, overrides), verbose)
+    else:
+        # A preset's number of clients is for simulation.
+        as_many_as_connected = [] if config.is_file() else ["num-clients=auto"]
+        values = load_values(config, [*as_many_as_connected, *(overrides or [])])
+        _deploy(Settings.parse(values), superlink)
+
+
+def _simulate(settings: Settings, verbose: bool) -> None:
+    settings = _named(settings)
+    directory = run_directory(settings)
+    if directory.exists():
+        raise UserError(f"{directory} exists already; choose another run-name or remove it.")
     with out.status(f"Reading {settings.dataset}"):
-        counts = label_counts(settings)
-    expected = forecast(counts, settings.policy, settings.beta)
+        expected = foresee(settings)
     show(expected, poor_clients(settings))
-    make_directory(settings.output_path)
     try:
-        with simulation(settings) as flower, _log_kept(flower, directory):
-            _check_generator_and_device(settings)
-            _follow(flower.submit(), directory, settings, expected)
-            summary = _outcome(flower, directory)
-            if verbose:
-                out.print(flower.log_text(), markup=False)
+        with _progress() as progress:
+            summary = execute(settings, expected, _Bars(progress, settings, expected))
     except KeyboardInterrupt:
-        mark_failed(directory, "interrupted")
         kept = f"; what was finished is in {directory}" if directory.is_dir() else ""
         raise UserError(f"Interrupted{kept}.") from None
+    if verbose:
+        out.print((directory / "flower.log").read_text(encoding="utf-8"), markup=False)
     out.print(summary_line(summary), style="bold", soft_wrap=True)
     out.print(f"Record: {directory}", soft_wrap=True)
+
+
+def _deploy(settings: Settings, superlink: str) -> None:
+    settings = _named(settings)
+    require_connection(superlink)
+    require_paths_for_others(settings)
+    run_id = submit(superlink, settings)
+    record = f"{settings.output_dir}/{settings.run_name} on the server's machine"
+    _say(f"Run {run_id}; its record will be {record}.")
+    try:
+        with interruptible():
+            outcome = follow(superlink, run_id)
+    except KeyboardInterrupt:
+        _say(
+            f"The run goes on. Follow it: flwr log {run_id} {superlink}. "
+            f"End it: flwr stop {run_id} {superlink}."
+        )
+        raise typer.Exit(130) from None
+    outcome.require_completion()
+    _say(f"Completed. Record: {record}.")
+
+
+def _say(text: str) -> None:
+    out.print(text, markup=False, soft_wrap=True)
 
 
 def _named(settings: Settings) -> Settings:
     """Give the run its name here, so that its record can be followed from the start."""
     if settings.run_name:
-        if (settings.output_path / settings.run_name).exists():
-            raise UserError(
-                f"{settings.output_path / settings.run_name} exists already; choose another "
-                "run-name or remove it."
-            )
         return settings
     stamp = f"{time.strftime('%Y%m%d-%H%M%S')}-{time.time_ns() // 1_000_000 % 1000:03d}"
     name = f"{stamp}-{settings.strategy}-{settings.policy}-s{settings.seed}"
     return Settings.parse(settings.to_flat() | {"run-name": name})
 
 
-def _check_generator_and_device(settings: Settings) -> None:
-    """Refuse what every client would refuse; torch is loaded while the SuperLink starts."""
-    from fedeas_app.devices import resolve_device
-    from fedeas_app.task import require_generator
+class _Bars:
+    """Shows what the record says of a run."""
 
-    resolve_device(settings.device)
-    require_generator(settings)
-
-
-def _follow(
-    process: "subprocess.Popen[bytes]", directory: Path, settings: Settings, expected: Forecast
-) -> None:
-    """Show what the record says until the process ends."""
-    with _progress() as progress:
+    def __init__(self, progress: Progress, settings: Settings, expected: Forecast) -> None:
+        self._progress = progress
+        self._images = expected.synthetic
         clients = int(settings.num_clients)
-        making = progress.add_task("prepare", total=clients, note="starting Flower")
-        training = progress.add_task("train", total=settings.rounds, note="", start=False)
-        while process.poll() is None:
-            _show_preparation(progress, making, directory, expected.synthetic)
-            _show_rounds(progress, training, directory)
-            time.sleep(_POLL)
-        _show_preparation(progress, making, directory, expected.synthetic)
-        _show_rounds(progress, training, directory)
+        self._making = progress.add_task("prepare", total=clients, note="starting Flower")
+        self._training = progress.add_task("train", total=settings.rounds, note="", start=False)
 
+    def __call__(self, directory: Path) -> None:
+        """Look at the record."""
+        self._show_preparation(read_lines(directory / "preparation.jsonl"))
+        self._show_rounds(read_lines(directory / "rounds.jsonl"))
 
-def _show_preparation(progress: Progress, bar: TaskID, directory: Path, total: int) -> None:
-    ready = read_lines(directory / "preparation.jsonl")
-    if ready:
-        images = sum(line["synthetic"] for line in ready)
-        progress.update(bar, completed=len(ready), note=f"{images:,} of {total:,} images ready")
+    def _show_preparation(self, ready: list[dict[str, Any]]) -> None:
+        if ready:
+            images = sum(line["synthetic"] for line in ready)
+            note = f"{images:,} of {self._images:,} images ready"
+            self._progress.update(self._making, completed=len(ready), note=note)
 
-
-def _show_rounds(progress: Progress, bar: TaskID, directory: Path) -> None:
-    rounds = read_lines(directory / "rounds.jsonl")
-    if rounds:
-        progress.start_task(bar)
-        note = f"test accuracy {rounds[-1]['accuracy']:.2%}"
-        progress.update(bar, completed=rounds[-1]["round"], note=note)
-
-
-def _outcome(flower: Simulation, directory: Path) -> dict[str, Any]:
-    """Return the summary of a completed run.
-
-    Raises
-    ------
-    UserError
-        The run failed; Flower's own exit status would not tell.
-    """
-    summary = read_summary(directory)
-    if summary is None:
-        raise UserError(f"The run did not start. Flower says:\n{flower.complaints()}")
-    if summary["status"] == "completed":
-        return summary
-    mark_failed(directory, "the server was ended from outside")
-    reason = summary.get("reason", "the server was ended from outside")
-    raise UserError(f"The run failed: {reason} (log: {directory / 'flower.log'})")
-
-
-@contextmanager
-def _log_kept(flower: Simulation, directory: Path) -> Iterator[None]:
-    """Keep Flower's log with the record, however the run ends."""
-    try:
-        yield
-    finally:
-        if directory.is_dir():
-            write_text(directory / "flower.log", flower.log_text())
+    def _show_rounds(self, rounds: list[dict[str, Any]]) -> None:
+        if rounds:
+            self._progress.start_task(self._training)
+            note = f"test accuracy {rounds[-1]['accuracy']:.2%}"
+            self._progress.update(self._training, completed=rounds[-1]["round"], note=note)
 
 
 def _progress() -> Progress:

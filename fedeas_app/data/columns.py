@@ -87,6 +87,50 @@ def classes(
     return _several(Classes(names, np.searchsorted(values, train), numbered))
 
 
+def onto(
+    class_list: tuple[str, ...],
+    train: NDArray[Any],
+    test: NDArray[Any] | None,
+    declared: Iterable[str] | None,
+    dataset: str,
+) -> Classes:
+    """Give the labels numbers by the place of their names in a given list; see :func:`classes`.
+
+    A number is named by its digits. Classes of the list may be missing.
+
+    Parameters
+    ----------
+    class_list : tuple of str
+    train, test, declared
+        As for :func:`classes`.
+    dataset : str
+        How an error message calls the dataset.
+
+    Raises
+    ------
+    UserError
+        A label is undeclared, or its name is not in the list.
+    """
+    if declared is not None:
+        own = np.array(list(declared))
+        indices = _declared(train, test, tuple(own))
+        train, test = own[indices.train], None if indices.test is None else own[indices.test]
+    numbers = {name: number for number, name in enumerate(class_list)}
+    numbered = None if test is None else _numbered(test, numbers, dataset)
+    return Classes(class_list, _numbered(train, numbers, dataset), numbered)
+
+
+def _numbered(labels: NDArray[Any], numbers: Mapping[str, int], dataset: str) -> NDArray[np.int64]:
+    values, places = np.unique(labels, return_inverse=True)
+    names = [str(value) for value in values.tolist()]
+    if unknown := [name for name in names if name not in numbers]:
+        raise UserError(
+            f"The dataset {dataset} has images of the class {_listed(unknown)}, but classes lists "
+            f"{_listed(numbers)}; rename the class, take it out, or set another list."
+        )
+    return np.array([numbers[name] for name in names], np.int64)[places]
+
+
 def _declared(train: NDArray[Any], test: NDArray[Any] | None, names: tuple[str, ...]) -> Classes:
     for labels in (train, test):
         outside = [] if labels is None else labels[(labels < 0) | (labels >= len(names))].tolist()

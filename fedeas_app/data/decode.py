@@ -29,13 +29,16 @@ class Layout(NamedTuple):
     width: int
     height: int
     resize: bool  # images of another size are resized, not refused
+    to_grey: bool  # and colour is made grey, not refused
 
 
-def write_images(path: Path, images: Iterator[NamedImage], count: int, size: int) -> None:
+def write_images(
+    path: Path, images: Iterator[NamedImage], count: int, size: int, channels: int = 0
+) -> None:
     """Decode images one by one into an ``.npy`` file of shape (count, H, W, channels), uint8.
 
-    Memory stays at one image, whatever their number. The first image decides for all: grey (one
-    channel) when it is stored in grey or black and white, RGB otherwise.
+    Memory stays at one image, whatever their number. Unless ``channels`` says so, the first image
+    decides for all: grey (one channel) when it is stored in grey or black and white, RGB otherwise.
 
     Parameters
     ----------
@@ -48,17 +51,22 @@ def write_images(path: Path, images: Iterator[NamedImage], count: int, size: int
         How many there are.
     size : int
         Sides in pixels to resize to; 0 keeps the stored size, which must then be one for all.
+    channels : int
+        1: colour becomes its luminance (ITU-R 601); 3: grey becomes colour; 0: as stored.
 
     Raises
     ------
     UserError
         An image is missing, unreadable, enormous or of another size, or the disk is full.
     """
+    if count == 0:
+        np.save(path, np.empty((0, size, size, channels), np.uint8), allow_pickle=False)
+        return
     with warnings.catch_warnings():
         # Pillow warns of large and of slightly odd images; the limit here is a hard one.
         warnings.simplefilter("ignore")
         try:
-            _write(path, images, count, size)
+            _write(path, images, count, size, channels)
         except OSError as error:
             raise UserError(
                 f"The decoded images cannot be written to {path.parent.parent} "
@@ -66,10 +74,10 @@ def write_images(path: Path, images: Iterator[NamedImage], count: int, size: int
             ) from error
 
 
-def _write(path: Path, images: Iterator[NamedImage], count: int, size: int) -> None:
+def _write(path: Path, images: Iterator[NamedImage], count: int, size: int, channels: int) -> None:
     first_name, encoded = next(images)
     first = open_image(first_name, encoded)
-    layout = _layout(first, size)
+    layout = _layout(first, size, channels)
     pixels = to_pixels(first_name, first, layout)
     shape = (count, *pixels.shape)
     _check_space(path, count * pixels.nbytes)
@@ -120,7 +128,7 @@ def to_pixels(name: str, image: "Image.Image", layout: Layout) -> NDArray[np.uin
     """
     from PIL import Image
 
-    image = _to_mode(name, image, layout.mode)
+    image = _to_mode(name, image, layout)
     wanted = (layout.width, layout.height)
     if image.size != wanted and not layout.resize:
         raise UserError(
@@ -140,13 +148,14 @@ def _open(encoded: "bytes | Path | NDArray[np.uint8]") -> "Image.Image":
     return Image.open(io.BytesIO(encoded) if isinstance(encoded, bytes) else encoded)
 
 
-def _layout(first: "Image.Image", size: int) -> Layout:
+def _layout(first: "Image.Image", size: int, channels: int) -> Layout:
     grey = first.mode in {"1", "L"} or first.mode.startswith("I")
+    mode = "L" if (channels or (1 if grey else 3)) == 1 else "RGB"
     width, height = (size, size) if size else first.size
-    return Layout("L" if grey else "RGB", width, height, resize=size > 0)
+    return Layout(mode, width, height, resize=size > 0, to_grey=channels == 1)
 
 
-def _to_mode(name: str, image: "Image.Image", mode: str) -> "Image.Image":
+def _to_mode(name: str, image: "Image.Image", layout: Layout) -> "Image.Image":
     from PIL import Image
 
     if image.mode == "F":
@@ -154,11 +163,13 @@ def _to_mode(name: str, image: "Image.Image", mode: str) -> "Image.Image":
     if image.mode.startswith("I"):  # 16 bits; Pillow's own conversion would cut off above 255
         wide = np.asarray(image).astype(np.float64).clip(0, 65_535)
         image = Image.fromarray(np.rint(wide / 257).astype(np.uint8))
-    if mode == "L" and image.mode != "L" and _is_coloured(image):
+    unexpected = layout.mode == "L" and image.mode != "L" and not layout.to_grey
+    if unexpected and _is_coloured(image):
         raise UserError(
-            f"Image {name} is in colour, but the first one is grey; bring all of them to one kind."
+            f"Image {name} is in colour, but the first one is grey; set image-channels to bring "
+            "all of them to one kind."
         )
-    return image if image.mode == mode else image.convert(mode)
+    return image if image.mode == layout.mode else image.convert(layout.mode)
 
 
 def _is_coloured(image: "Image.Image") -> bool:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fedeas_app.data import columns
 from fedeas_app.data.decode import NamedImage
+from fedeas_app.data.divisions import FIFTH, Division
 from fedeas_app.data.folders import IMAGE_SUFFIXES, all_files, image_folder
 from fedeas_app.data.huggingface import load_hub, load_parquet, to_source
 from fedeas_app.data.idx import idx_folder, is_idx_folder
@@ -19,10 +20,6 @@ from fedeas_app.errors import UserError
 from fedeas_app.settings import Settings
 
 DIGITS = "digits"
-TEST_SHARE = 0.2
-# Not the run's seed: the shipped generator has seen the training part, whatever the run.
-HOLD_OUT_SEED = 20
-
 _LOCAL = ("/", "./", "../", "~")
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
 
@@ -46,17 +43,17 @@ def fingerprint(settings: Settings) -> list[Any]:
     """
     if settings.dataset == DIGITS:
         return [DIGITS]
-    if not settings.dataset.startswith(_LOCAL):
+    if not is_local(settings.dataset):
         return ["hub", _hub_id(settings.dataset), settings.dataset_revision]
     root = _local_path(settings.dataset)
     stamps = sorted(_stamp(root, file) for file in all_files(root) if _counts(root, file))
     return ["local", str(root), stamps]
 
 
-def open_rows(settings: Settings, split: Literal["train", "test"], scratch: Path) -> Rows:
+def open_rows(
+    settings: Settings, split: Literal["train", "test"], scratch: Path, division: Division = FIFTH
+) -> Rows:
     """Find the images and labels of one split.
-
-    Without a test split, a fixed stratified fifth of the training set is held out as one.
 
     Parameters
     ----------
@@ -64,6 +61,9 @@ def open_rows(settings: Settings, split: Literal["train", "test"], scratch: Path
     split : {"train", "test"}
     scratch : Path
         An empty directory that must live until the images were read.
+    division : Division
+        What to do where there is no test split; by default, a fixed stratified fifth of the
+        training set is held out as one.
 
     Raises
     ------
@@ -71,51 +71,30 @@ def open_rows(settings: Settings, split: Literal["train", "test"], scratch: Path
         The dataset cannot be found or understood.
     """
     source = _source(settings, scratch)
-    found = columns.classes(
-        source.train.labels, source.test.labels if source.test else None, source.class_names
-    )
+    found = _classes(source, settings)
     if source.test is None or found.test is None:
-        chosen = hold_out(found.train)[0 if split == "train" else 1]
+        chosen = division.rows(source.train.labels)[0 if split == "train" else 1]
         return Rows(found.train[chosen], found.names, source.train.images(chosen))
     table, labels = (source.train, found.train) if split == "train" else (source.test, found.test)
     return Rows(labels, found.names, table.images(np.arange(len(labels))))
 
 
-def hold_out(labels: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Divide rows into training and test rows: a fifth of each class, always the same.
+def is_local(dataset: str) -> bool:
+    """Tell a path on this machine from a hub id and from the digits."""
+    return dataset.startswith(_LOCAL)
 
-    Returns
-    -------
-    tuple of ndarray
-        Ascending row numbers.
 
-    Raises
-    ------
-    UserError
-        There are too few images.
-    """
-    from sklearn.model_selection import train_test_split
-
-    try:
-        train, test = train_test_split(
-            np.arange(len(labels)),
-            test_size=TEST_SHARE,
-            stratify=labels,
-            random_state=HOLD_OUT_SEED,
-        )
-    except ValueError as error:
-        raise UserError(
-            f"The dataset has no test split, and a fifth of its {len(labels)} images cannot be "
-            "held out with every class in both parts; add a test split or more images of each "
-            "class."
-        ) from error
-    return np.sort(train).astype(np.int64), np.sort(test).astype(np.int64)
+def _classes(source: Source, settings: Settings) -> columns.Classes:
+    train, test = source.train.labels, source.test.labels if source.test else None
+    if settings.class_list:
+        return columns.onto(settings.class_list, train, test, source.class_names, settings.dataset)
+    return columns.classes(train, test, source.class_names)
 
 
 def _source(settings: Settings, scratch: Path) -> Source:
     if settings.dataset == DIGITS:
         return _digits()
-    if not settings.dataset.startswith(_LOCAL):
+    if not is_local(settings.dataset):
         return to_source(load_hub(settings), settings)
     root = _local_path(settings.dataset)
     if is_idx_folder(root):

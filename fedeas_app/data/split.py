@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fedeas_app import files, seeds
 from fedeas_app.data import decode, sources
+from fedeas_app.data.divisions import FIFTH, Division
 from fedeas_app.errors import UserError
 from fedeas_app.settings import Settings
 from fedeas_app.store import DamagedError, load_or_build
@@ -53,24 +54,29 @@ class Split:
         return height, width, channels
 
 
-def load_split(settings: Settings, split: SplitName, *, verify: bool = False) -> Split:
+def load_split(
+    settings: Settings, split: SplitName, *, verify: bool = False, division: Division = FIFTH
+) -> Split:
     """Load the training or test set, decoding it the first time.
 
     The decoded arrays live in ``cache_path/datasets/<key>``. The key covers the dataset's name and
-    revision, the columns, the image size and, for local data, the size and modification time of
-    each file, so changed data is decoded anew. A hub dataset without ``dataset-revision`` stays at
-    the revision of its first use. Later calls neither import the dataset libraries nor contact
-    anything.
+    revision, the columns, the class list, the image size and, for local data, the size and
+    modification time of each file, so changed data is decoded anew. A hub dataset without
+    ``dataset-revision`` stays at the revision of its first use. Later calls neither import the
+    dataset libraries nor contact anything.
 
     Parameters
     ----------
     settings : Settings
-        ``dataset``, ``dataset_revision``, ``image_column``, ``label_column``, ``image_size``,
-        ``train_samples``, ``test_samples``, ``seed`` and ``cache_dir`` are used.
+        ``dataset``, ``dataset_revision``, ``image_column``, ``label_column``, ``classes``,
+        ``image_size``, ``image_channels``, ``train_samples``, ``test_samples``, ``seed`` and
+        ``cache_dir`` are used.
     split : {"train", "test"}
     verify : bool
         Compare the cached pixels with their digest, and decode anew when they differ. It reads
         all of them: once a run, by the server, is enough.
+    division : Division
+        How a dataset without a test split is divided.
 
     Returns
     -------
@@ -82,10 +88,9 @@ def load_split(settings: Settings, split: SplitName, *, verify: bool = False) ->
         The dataset cannot be found, understood or decoded, the cache cannot be written, or more
         samples are asked for than there are.
     """
-    target = settings.cache_path / "datasets" / _key(settings, split)
-    whole = load_or_build(
-        target, partial(read_split, verify=verify), partial(_fill, settings=settings, split=split)
-    )
+    target = settings.cache_path / "datasets" / _key(settings, split, division)
+    fill = partial(_fill, settings=settings, split=split, division=division)
+    whole = load_or_build(target, partial(read_split, verify=verify), fill)
     wanted = settings.train_samples if split == "train" else settings.test_samples
     return _subset(whole, wanted, settings.seed, split) if wanted else whole
 
@@ -126,8 +131,8 @@ def read_split(directory: Path, *, verify: bool) -> Split:
     return split
 
 
-def _key(settings: Settings, split: SplitName) -> str:
-    parts = [
+def _key(settings: Settings, split: SplitName, division: Division) -> str:
+    parts: list[Any] = [
         _FORMAT,
         split,
         sources.fingerprint(settings),
@@ -135,15 +140,21 @@ def _key(settings: Settings, split: SplitName) -> str:
         settings.label_column,
         settings.image_size,
     ]
+    if settings.class_list or settings.image_channels or division is not FIFTH:
+        parts += [settings.class_list, settings.image_channels, division.name]
     return files.sha256(json.dumps(parts).encode())
 
 
-def _fill(directory: Path, *, settings: Settings, split: SplitName) -> None:
+def _fill(directory: Path, *, settings: Settings, split: SplitName, division: Division) -> None:
     # The source's own intermediate files must not outlive the decoding.
     with tempfile.TemporaryDirectory(prefix="source-", dir=directory) as scratch:
-        rows = sources.open_rows(settings, split, Path(scratch))
+        rows = sources.open_rows(settings, split, Path(scratch), division)
         decode.write_images(
-            directory / "images.npy", rows.images, len(rows.labels), settings.image_size
+            directory / "images.npy",
+            rows.images,
+            len(rows.labels),
+            settings.image_size,
+            settings.image_channels,
         )
     np.save(directory / "labels.npy", rows.labels, allow_pickle=False)
     images = np.load(directory / "images.npy", mmap_mode="r", allow_pickle=False)
@@ -163,7 +174,7 @@ def _checked(images: NDArray[Any], labels: NDArray[Any], meta: Mapping[str, Any]
         raise ValueError(f"images.npy holds {images.dtype} of shape {images.shape}")
     if labels.dtype != np.int64 or labels.shape != images.shape[:1]:
         raise ValueError(f"labels.npy holds {labels.dtype} of shape {labels.shape}")
-    if labels.size == 0 or labels.min() < 0 or labels.max() >= len(names):
+    if labels.size and (labels.min() < 0 or labels.max() >= len(names)):
         raise ValueError("labels.npy holds labels outside the class list")
     labels.setflags(write=False)
     return Split(images, labels, names, str(meta["digest"]))

@@ -10,7 +10,7 @@ reads them but the inventory.
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from math import prod
 from pathlib import Path
@@ -30,6 +30,7 @@ from fedeas_app.inventory.listing import children
 
 Images = NDArray[np.uint8]
 Labels = NDArray[np.int64]
+Place = tuple[int, int]  # label, and number within the label
 OnProgress = Callable[[int], None]
 
 ABOUT = "drawer.json"
@@ -104,6 +105,17 @@ class Drawer:
             rows = np.array(sorted(missing.values()))
             images[rows] = self._make([wanted[row] for row in rows], on_made)
         return images, labels, len(missing)
+
+    def look_up(self, places: Iterable[Place]) -> dict[Place, Images]:
+        """Return those images that are there, by label and number; none is made."""
+        wanted = set(places)
+        found: dict[Place, Images] = {}
+        for labels, indices, pixels in self._shards():
+            held = zip(zip(labels.tolist(), indices.tolist(), strict=True), pixels, strict=True)
+            found |= {place: image.copy() for place, image in held if place in wanted}
+            if len(found) == len(wanted):
+                break
+        return found
 
     def _read_into(
         self, images: Images, rows: dict[tuple[int, int], int]

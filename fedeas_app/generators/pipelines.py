@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedeas_app.data import load_split
+from fedeas_app.data.own import classes_and_shape
 from fedeas_app.devices import release, resolve_device, resolve_precision
 from fedeas_app.errors import UserError, first_line
 from fedeas_app.files import sha256
@@ -54,11 +54,10 @@ class Pipeline:
         self.name = repr(settings.generator)
         self._settings = settings
         self._directory = PipelineDirectory(directory, self.name)
-        split = load_split(settings, "train")
-        self.class_names: tuple[str, ...] | None = split.class_names
-        self.num_classes = len(split.class_names)
-        self.image_shape = split.image_shape
-        self._meanings = self._translate(split.class_names)
+        names, self.image_shape = classes_and_shape(settings)
+        self.class_names: tuple[str, ...] | None = names
+        self.num_classes = len(names)
+        self._meanings = self._translate(names)
         self._guidance = self._choose_guidance()
         self._steps = settings.sampler_steps or self._default_steps()
         self._require_sampler()

@@ -35,8 +35,7 @@ class Pool:
                 "generator is 'pool', but pool-dataset is empty; name a labelled image set there, "
                 "as for `dataset`."
             )
-        changes = {"dataset": settings.pool_dataset, "dataset-revision": "", "train-samples": 0}
-        self._settings = Settings.parse(settings.to_flat() | changes)
+        self._settings = settings.reading(settings.pool_dataset)
 
     @cached_property
     def _split(self) -> Split:

@@ -6,11 +6,12 @@ from pathlib import Path
 from fedeas_app.errors import UserError, first_line
 from fedeas_app.generators import hub
 from fedeas_app.generators.protocol import Generator
-from fedeas_app.settings import Settings
+from fedeas_app.settings import OWN, Settings
 
 # A package offers a generator with an entry point of this group: a callable that takes the
 # settings and returns a Generator.
 PLUGINS = "fedeas.generators"
+POOL = "pool"
 
 
 def open_generator(settings: Settings) -> Generator:
@@ -37,6 +38,19 @@ def open_generator(settings: Settings) -> Generator:
     return generator
 
 
+def at_float32(settings: Settings) -> Settings:
+    """Return the settings under which a generator has the same digest on a CPU and on a GPU."""
+    return Settings.parse(settings.to_flat() | {"generation-precision": "float32"})
+
+
+def names_path(name: str) -> bool:
+    """Tell whether a generator of that name is looked for in a directory of this machine."""
+    from fedeas_app.generators import pretrained  # as below
+
+    known = name in (*pretrained.names(), POOL, OWN) or any(entry_points(group=PLUGINS, name=name))
+    return not known and not hub.is_hub_id(name)
+
+
 def _named(settings: Settings) -> Generator | None:
     """Return the generator of a name of its own."""
     from fedeas_app.generators import pretrained  # it loads torch, and the command line must not
@@ -44,7 +58,12 @@ def _named(settings: Settings) -> Generator | None:
     name = settings.generator
     if name in pretrained.names():
         return _ddpm(pretrained.unpack(name, settings.cache_path / "generators"), settings)
-    if name == "pool":
+    if name == OWN:
+        raise UserError(
+            f"generator is {OWN!r}, but this SuperNode has none; name its directory with "
+            "generator-path in --node-config."
+        )
+    if name == POOL:
         from fedeas_app.generators.pool import Pool
 
         return Pool(settings)

@@ -2,6 +2,7 @@
 
 import os
 import platform
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -9,9 +10,7 @@ from flwr.app import ArrayRecord
 from safetensors.torch import save
 
 from fedeas_app import __version__
-from fedeas_app.data import Split
 from fedeas_app.files import sha256
-from fedeas_app.generators import open_generator
 from fedeas_app.settings import Settings
 
 PACKAGES = (
@@ -32,10 +31,19 @@ def versions() -> dict[str, str]:
 
 
 def describe(
-    settings: Settings, train: Split, test: Split, partition_digest: str, initial: ArrayRecord
+    settings: Settings, classes: Sequence[str], digests: Mapping[str, str], initial: ArrayRecord
 ) -> dict[str, Any]:
-    """Return versions, machine and digests of everything that goes into a run."""
-    uses_generator = settings.policy != "none"
+    """Return versions, machine and digests of everything that goes into a run.
+
+    Parameters
+    ----------
+    settings : Settings
+    classes : sequence of str
+    digests : mapping of str to str
+        Of training set, test set, partition and generator; empty where the server has none.
+    initial : ArrayRecord
+        The first model.
+    """
     return {
         "versions": versions(),
         "machine": {
@@ -43,12 +51,7 @@ def describe(
             "processor": platform.machine(),
             "cores": os.cpu_count(),
         },
-        "digests": {
-            "train": train.digest,
-            "test": test.digest,
-            "partition": partition_digest,
-            "initial-model": sha256(save(initial.to_torch_state_dict())),
-            "generator": open_generator(settings).digest if uses_generator else "",
-        },
-        "classes": list(train.class_names),
+        "digests": {**digests, "initial-model": sha256(save(initial.to_torch_state_dict()))},
+        "classes": list(classes),
+        "evaluated-on": "server" if digests["test"] else "clients",
     }

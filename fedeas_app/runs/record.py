@@ -10,7 +10,11 @@
 ``model.safetensors``  the final model
 ``accuracy.png``       test accuracy over rounds
 ``summary.json``       final, best, AUC, seconds for each phase; or why the run failed
+``tracking/``          the files of a tracker that keeps any, if one was chosen
 =====================  ==========================================================================
+
+``fedeas run``, on whose machine all simulated clients are, adds ``counts.json`` (images of each
+class at each client), ``samples.png`` (some of what was generated) and ``flower.log``.
 """
 
 import json
@@ -29,6 +33,7 @@ from fedeas_app.errors import UserError
 from fedeas_app.evaluation import area_under_curve
 from fedeas_app.files import make_directory, write_bytes, write_text
 from fedeas_app.preparation import ClientPlan, Plan
+from fedeas_app.runs.tracking import Tracking, require_tracker, tracked
 from fedeas_app.settings import Settings
 from fedeas_app.strategies.report import Participant, RoundReport
 
@@ -43,11 +48,15 @@ class RunRecord:
     Raises
     ------
     UserError
-        The directory cannot be made, or a run of this name is there already.
+        The directory cannot be made, a run of this name is there already, or the tracker is not
+        installed.
     """
 
     def __init__(self, settings: Settings) -> None:
+        require_tracker(settings.tracker)
         self.directory = _new_directory(settings)
+        self._tracker = settings.tracker
+        self._tracking = Tracking()
         self._seconds: dict[str, float] = {}
         self._accuracies: list[float] = []
         self._round_started = time.perf_counter()
@@ -74,9 +83,16 @@ class RunRecord:
 
     def add_plan(self, plan: Plan, settings: Settings) -> None:
         """Keep the plan, and what it resolved of the settings; the first round starts here."""
+        resolved = plan.resolve(settings)
         self._write_json("plan.json", plan.to_dict())
-        self._write_config(plan.resolve(settings))
+        self._write_config(resolved)
+        self._tracking.configure(resolved)
         self._round_started = time.perf_counter()
+
+    def add_latecomer(self, client: ClientPlan, plan: Plan) -> None:
+        """Keep that a client is ready that came, or came back, during the rounds."""
+        self.add_client(client)
+        self._write_json("plan.json", plan.to_dict())
 
     def add_round(
         self, server_round: int, metrics: Mapping[str, float], report: RoundReport | None
@@ -100,20 +116,29 @@ class RunRecord:
                 "failures": {str(partition): text for partition, text in report.failures.items()},
             }
         self._append("rounds.jsonl", line)
+        self._tracking.add_round(line)
 
     def complete(self, arrays: ArrayRecord) -> dict[str, Any]:
         """Keep the final model, the plot and the summary, and return the summary."""
-        from fedeas_app.runs.plot import plot_accuracy
+        from fedeas_app.figures.accuracy import plot_accuracy
 
         write_bytes(self.directory / "model.safetensors", save(arrays.to_torch_state_dict()))
         plot_accuracy(self._accuracies, self.directory / "accuracy.png")
-        return self._summarise(
+        summary = self._summarise(
             "completed",
             final=self._accuracies[-1],
             best=max(self._accuracies),
             auc=area_under_curve(self._accuracies),
             failures=self._failures,
         )
+        self._tracking.complete(summary, len(self._accuracies))
+        return summary
+
+    @contextmanager
+    def tracked(self) -> Iterator[None]:
+        """Pass on to the tracker, if the settings name one, what the record is told."""
+        with tracked(self._tracker, self.directory) as self._tracking:
+            yield
 
     @contextmanager
     def failure_noted(self) -> Iterator[None]:

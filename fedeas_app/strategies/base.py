@@ -60,7 +60,7 @@ class WeightedAverage(Strategy):
         self._sent: list[Message] = []
         # Random, not of the seed: the states of an earlier run of the same seed must not be met.
         self._state_key = uuid.uuid4().hex
-        self._accepted = dict.fromkeys(plan.nodes, 0)
+        self._accepted: dict[int, int] = {}
 
     @abstractmethod
     def weigh(
@@ -99,7 +99,7 @@ class WeightedAverage(Strategy):
 
     def cohort(self, server_round: int) -> list[int]:
         """Return this round's partitions: they depend on the seed and the round alone."""
-        partitions = list(self.plan.nodes)
+        partitions = sorted(self.plan.nodes)
         size = max(1, round(self.settings.fraction_train * len(partitions)))
         rng = seeds.numpy_rng("cohort", self.settings.seed, server_round)
         return sorted(rng.choice(partitions, size, replace=False).tolist())
@@ -162,7 +162,8 @@ class WeightedAverage(Strategy):
         log(INFO, "\t└──> policy %s, seed %s", self.settings.policy, self.settings.seed)
 
     def _request(self, server_round: int, partition: int) -> RecordDict:
-        state = Address(self._state_key, self._accepted[partition]) if self.has_state else None
+        accepted = self._accepted.get(partition, 0)
+        state = Address(self._state_key, accepted) if self.has_state else None
         order = self.plan.orders[partition]
         return messages.train_request(self._arrays, server_round, order, self._extras, state)
 

@@ -1,11 +1,13 @@
 """``fedeas plan`` as a user sees it."""
 
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from own_data import NAMES, write_site
 from typer.testing import CliRunner
 
 from fedeas_app.budget import POLICIES
@@ -133,3 +135,39 @@ def test_the_installed_command(counts):
     assert wrong.stdout == ""
     assert "Error: The counts table none.csv cannot be read" in wrong.stderr
     assert "Traceback" not in wrong.stderr
+
+
+OWN = [
+    f"--set={key}={value}"
+    for key, value in {
+        "dataset": "own", "classes": ",".join(NAMES), "image-size": 8, "image-channels": 1
+    }.items()
+]  # fmt: skip
+
+
+def test_a_site_plans_for_its_own_images(plan, tmp_path, monkeypatch):
+    """Of 10 images of each class, 2 are held out; the other classes are absent."""
+    write_site(tmp_path / "scans", [3, 5], count=10)
+    monkeypatch.chdir(tmp_path)
+    cache = f"--set=cache-dir={tmp_path / 'cache'}"
+    found = json.loads(plan(*OWN, cache, "--data-path", "scans", "--json").stdout)
+    (site,) = found["clients"]
+    assert site["counts"] == [0, 0, 0, 8, 0, 8, 0, 0, 0, 0]
+    b = int((16 / 10) ** 0.5 * (1 - math.log(2) / math.log(10)) * 12)
+    assert site["synthetic-counts"] == [b, b, b, max(0, b - 8), b, max(0, b - 8), b, b, b, b]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (OWN, "the images are at the SuperNodes"),
+        ([*OWN, "--data-path=x", "--beta=auto"], "depends on all others"),
+        ([*OWN, "--data-path=x", "--set=policy=uniform"], "depends on all others"),
+        (["--data-path=x"], "--data-path is for dataset 'own', but it is 'digits'"),
+        ([*OWN, "--data-path=nowhere"], "nowhere does not exist"),
+    ],
+)
+def test_what_a_site_cannot_plan_is_said(plan, arguments, words):
+    result = plan(*arguments)
+    assert result.exit_code == 1
+    assert words in result.stderr

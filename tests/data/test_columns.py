@@ -112,3 +112,28 @@ def test_impossible_labels_are_said(train, test, declared, message):
     test = None if test is None else np.array(test)
     with pytest.raises(UserError, match=f"^{re.escape(message)}$"):
         columns.classes(np.array(train), test, declared)
+
+
+def test_labels_map_by_name_onto_a_given_list():
+    found = columns.onto(("c", "b", "a"), np.array(["a", "c"]), np.array(["b"]), None, "/x")
+    assert found.names == ("c", "b", "a")
+    assert (found.train.tolist(), found.test.tolist()) == ([2, 0], [1])
+
+
+def test_declared_labels_map_by_their_declared_name():
+    declared = ("x", "b", "a")  # x has no image: it may be missing from the list
+    found = columns.onto(("a", "b"), np.array([2, 1, 2]), None, declared, "/x")
+    assert found.train.tolist() == [0, 1, 0]
+    assert found.test is None
+    with pytest.raises(UserError, match="declares 3 classes, but has the labels 3"):
+        columns.onto(("a", "b"), np.array([3]), None, declared, "/x")
+
+
+@pytest.mark.parametrize(("train", "test"), [(["a", "z"], ["b"]), (["a"], ["z"])])
+def test_a_name_that_the_list_lacks_is_told(train, test):
+    with pytest.raises(UserError) as caught:
+        columns.onto(("a", "b"), np.array(train), np.array(test), None, "/x")
+    assert str(caught.value) == (
+        "The dataset /x has images of the class 'z', but classes lists 'a', 'b'; rename the class, "
+        "take it out, or set another list."
+    )

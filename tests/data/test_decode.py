@@ -16,12 +16,13 @@ def encoded(image: Image.Image, kind: str = "png", **keys: object) -> bytes:
     return stream.getvalue()
 
 
-def written(tmp_path, images, size=0, count=None):
+def written(tmp_path, images, size=0, count=None, channels=0):
     path = tmp_path / "key" / "images.npy"
     path.parent.mkdir(exist_ok=True)
     names = (str(number) for number in itertools.count())
     images = list(images)
-    decode.write_images(path, zip(names, images, strict=False), count or len(images), size)
+    named = zip(names, images, strict=False)
+    decode.write_images(path, named, count or len(images), size, channels)
     return np.load(path, mmap_mode="r", allow_pickle=False)
 
 
@@ -140,3 +141,20 @@ def test_a_disk_that_fills_up_is_said(tmp_path, pixels, png, monkeypatch):
     message = r"cannot be written to .* \(No space left on device\); free space there or name anoth"
     with pytest.raises(UserError, match=message):
         written(tmp_path, map(png, pixels(1)))
+
+
+@pytest.mark.parametrize("first", ["L", "RGB"])
+def test_channels_decide_in_the_place_of_the_first_image(tmp_path, first):
+    red = Image.new("RGB", (3, 2), (255, 0, 0))
+    images = [encoded(image) for image in (red.convert(first), red, red.convert("L"))]
+    grey = written(tmp_path, images, channels=1)
+    assert grey.shape == (3, 2, 3, 1)
+    assert set(grey.ravel()) == {76}  # 0.299 of 255
+    colour = written(tmp_path, images[1:], channels=3)
+    assert colour.shape == (2, 2, 3, 3)
+    assert colour[0, 0, 0].tolist() == [255, 0, 0]
+    assert colour[1, 0, 0].tolist() == [76, 76, 76]
+
+
+def test_no_image_at_all_has_a_shape_too(tmp_path):
+    assert written(tmp_path, [], size=5, channels=3).shape == (0, 5, 5, 3)

@@ -73,6 +73,19 @@ def test_a_smaller_budget_is_a_subset(tmp_path, generator):
     assert np.array_equal(part, whole[[0, 5, 6]])
 
 
+def test_what_is_there_can_be_looked_up_and_nothing_is_made(tmp_path, generator):
+    drawer = Drawer(tmp_path, generator, 5)
+    assert drawer.look_up([(0, 0)]) == {}
+    assert not drawer.directory.exists()
+    drawer.fetch(np.array([2, 0, 3]))
+    generator.error = AssertionError("nothing is to be made")
+    found = drawer.look_up([(2, 1), (0, 0), (0, 2), (1, 0)])
+    assert found.keys() == {(0, 0), (2, 1)}
+    for place, image in found.items():
+        expected = generator.image(place[0], seeds.derive("image", 5, *place))
+        assert np.array_equal(image, expected)
+
+
 def test_nothing_needed_touches_nothing(tmp_path, generator):
     images, labels, made = Drawer(tmp_path, generator, 5).fetch(np.array([0, 0]))
     assert images.shape == (0, *SHAPE)

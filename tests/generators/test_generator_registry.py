@@ -134,3 +134,31 @@ def test_a_directory_of_something_else_is_told(tmp_path, settings_for):
 def test_keys_of_pretrained_pipelines_are_refused_elsewhere(trained, settings_for, key, keys):
     with pytest.raises(UserError, match=f"^{key} .*is for pretrained pipelines"):
         open_generator(settings_for(trained, **keys))
+
+
+@pytest.mark.parametrize(
+    ("name", "is_path"),
+    [("mini", False), ("pool", False), ("own", False), ("mine", False), ("owner/name", False),
+     ("minimal", True), ("/srv/generator", True), ("~/g", True), ("./owner/name", True)],
+)  # fmt: skip
+def test_paths_are_told_from_names(shipped, monkeypatch, name, is_path):
+    point = EntryPoint("mine", "fake_generator:FakeGenerator", "fedeas.generators")
+    monkeypatch.setattr(registry, "entry_points", Points([point]))
+    assert registry.names_path(name) is is_path
+
+
+def test_a_node_without_a_generator_of_its_own_is_told_so(settings_for):
+    with pytest.raises(UserError, match="has none; name its directory with generator-path"):
+        open_generator(settings_for("own"))
+
+
+def test_at_full_precision_a_digest_is_of_no_device(trained, settings_for, monkeypatch):
+    settings = settings_for(trained, sampler="ddim", sampler_steps=3)
+    on_this_cpu = _ddim(trained).digest
+    monkeypatch.setattr("fedeas_app.generators.ddpm.resolve_precision", refuse_auto)
+    assert open_generator(registry.at_float32(settings)).digest == on_this_cpu
+
+
+def refuse_auto(name, device):
+    assert name != "auto"
+    return name

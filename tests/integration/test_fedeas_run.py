@@ -4,6 +4,8 @@ import json
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +18,10 @@ from fedeas_app import budget, data
 from fedeas_app.generators import pretrained
 from fedeas_app.settings import Settings, read_toml
 
-SMALL = ("--set=num-clients=4", "--set=rounds=2", "--set=local-epochs=1", "--set=alpha=0.3")
+SMALL = (
+    "--set=num-clients=4", "--set=rounds=2", "--set=local-epochs=1", "--set=alpha=0.3",
+    "--set=sampler-steps=5",
+)  # fmt: skip
 CIFAR10 = Path(__file__).parents[3] / "shared/data/uoft-cs/cifar10"
 
 
@@ -25,10 +30,11 @@ def rounds_of(record: Path) -> list[dict]:
 
 
 def test_one_seed_gives_the_same_bits_and_a_second_run_generates_nothing(
-    fedeas: Command, tmp_path: Path, cache: Path, marked_environment: dict[str, str]
+    fedeas: Command, tmp_path: Path, marked_environment: dict[str, str]
 ) -> None:
+    own_cache = f"--set=cache-dir={tmp_path / 'cache'}"  # other tests make the same images
     for name in ("first", "second"):
-        done = fedeas("run", *SMALL, f"--set=run-name={name}")
+        done = fedeas("run", *SMALL, own_cache, f"--set=run-name={name}")
         assert done.returncode == 0, done.stdout + done.stderr
     first, second = tmp_path / "runs/first", tmp_path / "runs/second"
     assert (first / "model.safetensors").read_bytes() == (second / "model.safetensors").read_bytes()
@@ -37,12 +43,12 @@ def test_one_seed_gives_the_same_bits_and_a_second_run_generates_nothing(
     plan = json.loads((first / "plan.json").read_text())
     assert plan["made"] == plan["synthetic"] > 0
     assert json.loads((second / "plan.json").read_text())["made"] == 0
-    assert plan["synthetic"] == independent_total(first, cache)
+    assert plan["synthetic"] == independent_total(first)
     check_record(first)
     assert not processes(marked_environment[MARK])
 
 
-def independent_total(record: Path, cache: Path) -> int:
+def independent_total(record: Path) -> int:
     """Work out FedEAS's total from the labels, class by class."""
     settings = Settings.parse(read_toml(record / "config.toml"))
     train = data.load_split(settings, "train")
@@ -71,24 +77,39 @@ def check_record(record: Path) -> None:
     assert summary["final"] == lines[-1]["accuracy"]
     assert set(load_file(record / "model.safetensors")) >= {"hidden.weight", "output.bias"}
     with Image.open(record / "accuracy.png") as picture:
-        assert picture.size == (768, 480)
+        assert picture.width == 1040
+    with Image.open(record / "samples.png") as sheet:
+        assert sheet.height == 10 * (64 + 2) + 2  # a row a class
 
 
-@pytest.mark.parametrize("strategy", ["scaffold", "moon"])
+@pytest.mark.parametrize("strategy", ["scaffold", pytest.param("moon", marks=pytest.mark.long)])
 def test_what_clients_keep_reaches_their_next_round_and_is_gone_after_the_run(
     fedeas: Command, tmp_path: Path, cache: Path, strategy: str
 ) -> None:
-    for name in ("first", "second"):
-        keys = [f"--set=strategy={strategy}", "--set=policy=none", f"--set=run-name={name}"]
-        done = fedeas("run", "digits", "--set=num-clients=4", "--set=rounds=3", *keys)
-        assert done.returncode == 0, done.stdout + done.stderr
-    first, second = tmp_path / "runs/first", tmp_path / "runs/second"
-    assert (first / "model.safetensors").read_bytes() == (second / "model.safetensors").read_bytes()
-    lines = rounds_of(first)[1:]
+    run_with_states(fedeas, strategy, "r")
+    lines = rounds_of(tmp_path / "runs/r")[1:]
     assert [[p["state-lost"] for p in line["participants"]] for line in lines] == [[0] * 4] * 3
     assert not list((cache / "client-states").iterdir())
 
 
+@pytest.mark.long  # in one process: test_server_app.py
+@pytest.mark.parametrize("strategy", ["scaffold", "moon"])
+def test_what_clients_keep_gives_the_same_bits_again(
+    fedeas: Command, tmp_path: Path, strategy: str
+) -> None:
+    for name in ("first", "second"):
+        run_with_states(fedeas, strategy, name)
+    first, second = tmp_path / "runs/first", tmp_path / "runs/second"
+    assert (first / "model.safetensors").read_bytes() == (second / "model.safetensors").read_bytes()
+
+
+def run_with_states(fedeas: Command, strategy: str, name: str) -> None:
+    keys = [f"--set=strategy={strategy}", "--set=policy=none", f"--set=run-name={name}"]
+    done = fedeas("run", "digits", "--set=num-clients=4", "--set=rounds=3", *keys)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.long  # in one process: test_server_app.py; what a round samples: test_strategy_base.py
 def test_other_seeds_and_policies_run(fedeas: Command, tmp_path: Path) -> None:
     done = fedeas(
         "run", *SMALL, "--set=seed=1", "--set=policy=missing-only", "--set=strategy=fedavg",
@@ -167,17 +188,19 @@ def broken_generator(root: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "numbers", [[signal.SIGINT, signal.SIGINT, signal.SIGINT], [signal.SIGTERM], [signal.SIGHUP]]
+    "numbers",
+    [
+        [signal.SIGINT, signal.SIGINT, signal.SIGINT],
+        pytest.param([signal.SIGTERM], marks=pytest.mark.long),  # each alone: test_launcher.py
+        pytest.param([signal.SIGHUP], marks=pytest.mark.long),
+    ],
 )
 def test_an_interrupted_run_keeps_what_is_finished_and_leaves_no_process(
     numbers: list[signal.Signals], tmp_path: Path, cache: Path, marked_environment: dict[str, str]
 ) -> None:
     words = ["run", *SMALL, "--set=rounds=1000", "--set=policy=none", "--set=run-name=r"]
     places = [f"--set=cache-dir={cache}", f"--set=output-dir={tmp_path / 'runs'}"]
-    with subprocess.Popen(
-        [str(BIN / "fedeas"), *words, *places],
-        env=marked_environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-    ) as run:  # fmt: skip
+    with running([*words, *places], marked_environment) as run:
         wait_for(tmp_path / "runs/r/rounds.jsonl", lines=3)
         for number in numbers:  # an impatient user presses Ctrl-C again while processes end
             run.send_signal(number)
@@ -197,11 +220,7 @@ def test_a_killed_worker_ends_the_run_with_the_reason(
     places = [f"--set=cache-dir={cache}", f"--set=output-dir={tmp_path / 'runs'}"]
     # Behind a proxy, as in many companies: what stays on this machine must not go through it.
     proxy = {"http_proxy": "http://127.0.0.1:9", "no_proxy": "example.org"}
-    with subprocess.Popen(
-        [str(BIN / "fedeas"), *words, *places],
-        env=marked_environment | proxy, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-        text=True,
-    ) as run:  # fmt: skip
+    with running([*words, *places], marked_environment | proxy) as run:
         wait_for(tmp_path / "runs/r/rounds.jsonl", lines=3)
         workers = [p for p in processes(marked_environment[MARK]) if "ClientApp" in p.name()]
         workers[0].kill()
@@ -212,16 +231,26 @@ def test_a_killed_worker_ends_the_run_with_the_reason(
     assert not processes(marked_environment[MARK])
 
 
+@contextmanager
+def running(words: list[str], environment: dict[str, str]) -> Iterator["subprocess.Popen[str]"]:
+    """Start ``fedeas``, and wait for no thousand rounds where the test fails."""
+    with subprocess.Popen(
+        [str(BIN / "fedeas"), *words],
+        env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    ) as run:  # fmt: skip
+        try:
+            yield run
+        finally:
+            run.kill()
+
+
 def last_words(run: "subprocess.Popen[str]") -> str:
     """Return what a command that should end by itself wrote to stderr."""
-    try:
-        return run.communicate(timeout=90)[1]
-    finally:
-        run.kill()
+    return run.communicate(timeout=90)[1]
 
 
 def wait_for(path: Path, lines: int) -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 240
     while time.monotonic() < deadline:
         if path.is_file() and len(path.read_text().splitlines()) >= lines:
             return
@@ -229,6 +258,7 @@ def wait_for(path: Path, lines: int) -> None:
     raise AssertionError(f"{path} did not grow to {lines} lines")
 
 
+@pytest.mark.long  # its files: test_split.py; the same door: above
 @pytest.mark.skipif(not CIFAR10.is_dir(), reason="CIFAR-10 is not beside the checkout")
 def test_real_cifar10_through_the_same_door(fedeas: Command, tmp_path: Path) -> None:
     done = fedeas(

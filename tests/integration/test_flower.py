@@ -34,7 +34,8 @@ def flwr(marked_environment: dict[str, str], tmp_path: Path):
 def test_flwr_run_works_with_flowers_defaults_and_installs_nothing(
     flwr, tmp_path: Path, cache: Path
 ) -> None:
-    config = f'rounds=2 cache-dir="{cache}" output-dir="{tmp_path / "runs"}" run-name="r"'
+    places = f'cache-dir="{cache}" output-dir="{tmp_path / "runs"}" run-name="r"'
+    config = f"rounds=2 sampler-steps=5 {places}"
     done = flwr("run", str(ROOT), "--stream", "--run-config", config)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "No additional application dependencies needed installation" in done.stdout

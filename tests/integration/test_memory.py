@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 import psutil
+import pytest
 from real_runs import BIN, MARK, processes
 
 
@@ -43,6 +44,7 @@ def private_memory(mark: str) -> float:
     return total / 2**20
 
 
+@pytest.mark.long  # of replies in one process: test_updates.py and test_federation.py
 def test_memory_does_not_grow_with_clients(
     tmp_path: Path, cache: Path, marked_environment: dict[str, str]
 ) -> None:

@@ -105,6 +105,7 @@ def test_clients_and_plan_are_kept(configure):
         "made": 5,
         "imbalance-before": 0.5,
         "imbalance-after": 0.25,
+        "generator-digest": "",
         "clients": [expected],
     }
     assert content(record, "manifest.json") == {"digests": {"train": "abc"}}

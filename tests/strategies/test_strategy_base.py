@@ -53,7 +53,8 @@ def test_each_client_gets_the_model_the_round_and_its_own_order(begin):
     for k, msg in started.of_partition.items():
         assert msg.metadata.message_type == "train"
         assert set(msg.content) == {"arrays", "config"}
-        assert dict(msg.content["config"]) == {"beta": 2.0 + k, "share": 10 * k, "server-round": 9}
+        order = {"beta": 2.0 + k, "share": 10 * k, "generator-digest": ""}
+        assert dict(msg.content["config"]) == {**order, "server-round": 9}
         arrays = msg.content["arrays"]
         assert all(arrays[name].data == started.arrays[name].data for name in started.arrays)
 

@@ -227,7 +227,14 @@ def test_no_library_warns_and_a_batch_must_be_shared_out(cache_dir, tmp_path):
     assert re.fullmatch(r"generating .* 10/10 0:00:0\d\n", sampled.stderr), sampled.stderr
 
 
-@pytest.mark.parametrize(("processes", "kill"), [(1, os.kill), (2, os.kill), (2, os.killpg)])
+@pytest.mark.parametrize(
+    ("processes", "kill"),
+    [
+        (1, os.kill),
+        (2, os.kill),
+        pytest.param(2, os.killpg, marks=pytest.mark.long),  # all of them: test_processes.py
+    ],
+)
 def test_ctrl_c_says_how_far_it_is(cache_dir, tmp_path, processes, kill):
     """Real processes, long before their first checkpoint is due; takes some seconds.
 

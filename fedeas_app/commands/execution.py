@@ -1,0 +1,133 @@
+"""One run from start to end in simulation, and what only its starter can add to the record."""
+
+import json
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from fedeas_app.commands.launcher import Simulation, simulation
+from fedeas_app.commands.plan import label_counts
+from fedeas_app.errors import UserError
+from fedeas_app.files import make_directory, write_text
+from fedeas_app.forecast import Forecast, forecast
+from fedeas_app.runs.directory import mark_failed, read_summary
+from fedeas_app.runs.reading import ClassCounts, write_counts
+from fedeas_app.runs.samples import keep_samples
+from fedeas_app.settings import Settings
+
+Observe = Callable[[Path], None]
+
+_POLL = 0.25  # seconds between looks at the record
+
+
+def foresee(settings: Settings) -> Forecast:
+    """Return what the clients of a simulation hold and what they are going to make.
+
+    Raises
+    ------
+    UserError
+        The data cannot be read or partitioned, or the policy has nowhere to put its images.
+    """
+    return forecast(label_counts(settings), settings.policy, settings.beta)
+
+
+def execute(settings: Settings, expected: Forecast, observe: Observe) -> dict[str, Any]:
+    """Run a configuration and return the summary of its record.
+
+    Parameters
+    ----------
+    settings : Settings
+        With a ``run-name``, so that the record can be followed.
+    expected : Forecast
+        What `foresee` says of these settings.
+    observe : callable
+        Gets the directory of the record again and again while the run goes on, and once after it.
+
+    Raises
+    ------
+    UserError
+        The run failed.
+    KeyboardInterrupt
+        It was interrupted; the record says so, and no process is left.
+    """
+    from fedeas_app.runs.tracking import require_tracker
+
+    require_tracker(settings.tracker)
+    directory = run_directory(settings)
+    make_directory(settings.output_path)
+    try:
+        summary = _simulate(settings, expected, observe)
+    except KeyboardInterrupt:
+        mark_failed(directory, "interrupted")
+        raise
+    keep_samples(settings, directory)
+    return summary
+
+
+def run_directory(settings: Settings) -> Path:
+    """Return the directory of a named run."""
+    return settings.output_path / settings.run_name
+
+
+def _simulate(settings: Settings, expected: Forecast, observe: Observe) -> dict[str, Any]:
+    directory = run_directory(settings)
+    with simulation(settings) as flower, _added(flower, directory, expected):
+        _check_generator_and_device(settings)
+        _follow(flower.submit(), directory, observe)
+        return _outcome(flower, directory)
+
+
+def _check_generator_and_device(settings: Settings) -> None:
+    """Refuse what every client would refuse; torch is loaded while the SuperLink starts."""
+    from fedeas_app.devices import resolve_device
+    from fedeas_app.task import require_generator
+
+    resolve_device(settings.device)
+    require_generator(settings)
+
+
+def _follow(process: "subprocess.Popen[bytes]", directory: Path, observe: Observe) -> None:
+    while process.poll() is None:
+        observe(directory)
+        time.sleep(_POLL)
+    observe(directory)
+
+
+def _outcome(flower: Simulation, directory: Path) -> dict[str, Any]:
+    """Return the summary of a completed run.
+
+    Raises
+    ------
+    UserError
+        The run failed; Flower's own exit status would not tell.
+    """
+    summary = read_summary(directory)
+    if summary is None:
+        raise UserError(f"The run did not start. Flower says:\n{flower.complaints()}")
+    if summary["status"] == "completed":
+        return summary
+    mark_failed(directory, "the server was ended from outside")
+    reason = summary.get("reason", "the server was ended from outside")
+    raise UserError(f"The run failed: {reason} (log: {directory / 'flower.log'})")
+
+
+@contextmanager
+def _added(flower: Simulation, directory: Path, expected: Forecast) -> Iterator[None]:
+    """Keep Flower's log and the counts with the record, however the run ends."""
+    try:
+        yield
+    finally:
+        if directory.is_dir():
+            write_text(directory / "flower.log", flower.log_text())
+            _keep_counts(directory, expected)
+
+
+def _keep_counts(directory: Path, expected: Forecast) -> None:
+    """Keep how many images of each class every client has; a server is never told."""
+    manifest = directory / "manifest.json"
+    if manifest.is_file():  # else the run ended before it knew its data
+        classes = json.loads(manifest.read_text(encoding="utf-8"))["classes"]
+        write_counts(directory, ClassCounts(tuple(classes), expected.counts, expected.allocation))

@@ -1,0 +1,77 @@
+"""SuperNodes that come, or come back, while a run goes on: prepared first, then taken in."""
+
+from collections.abc import Callable, Iterable
+from logging import INFO, WARNING
+
+from flwr.app import Message
+from flwr.common.logger import log
+from flwr.serverapp import Grid
+
+from fedeas_app import messages
+from fedeas_app.client import Order
+from fedeas_app.errors import UserError
+from fedeas_app.federation import addressee, reason
+from fedeas_app.preparation import ClientPlan, Plan, read_client
+
+
+class Latecomers:
+    """Looks for new nodes between rounds, without waiting for them.
+
+    A node that was not there is asked to prepare when it is first seen, and takes part from the
+    round after its answer on. One that comes back under another node id, as SuperNodes without keys
+    do, takes its partition's place again. Where a total was shared out, nothing is left for a new
+    partition: it makes no images.
+
+    Parameters
+    ----------
+    grid : Grid
+    plan : Plan
+        Gets the new clients.
+    on_client : callable
+        Called with each client that is taken in, and the plan with it.
+    """
+
+    def __init__(
+        self, grid: Grid, plan: Plan, on_client: Callable[[ClientPlan, Plan], None]
+    ) -> None:
+        self._grid = grid
+        self._plan = plan
+        self._on_client = on_client
+        self._asked: dict[str, Message] = {}
+
+    def welcome(self) -> None:
+        """Take in who is ready by now, and ask who is new."""
+        online = set(self._grid.get_node_ids())
+        if self._asked:
+            for reply in list(self._grid.pull_messages(list(self._asked))):
+                asked = self._asked.pop(reply.metadata.reply_to_message_id)
+                self._receive(addressee([asked], reply), reply, online)
+        waiting = {message.metadata.dst_node_id for message in self._asked.values()}
+        self._ask(sorted(online - waiting - set(self._plan.nodes.values())))
+
+    def _ask(self, nodes: Iterable[int]) -> None:
+        order = Order(beta=self._plan.beta, generator=self._plan.generator)
+        sent = [Message(messages.order_request(order), n, messages.PREPARE) for n in nodes]
+        ids = self._grid.push_messages(sent) if sent else []
+        self._asked |= {number: msg for number, msg in zip(ids, sent, strict=True) if number}
+
+    def _receive(self, node: int, reply: Message, online: set[int]) -> None:
+        if reply.has_error():
+            log(WARNING, "A SuperNode that came later cannot take part: %s", reason(reply))
+            return
+        try:
+            client = read_client(reply)
+        except UserError as error:
+            log(WARNING, "A SuperNode that came later cannot take part: %s", error)
+            return
+        partition = client.partition_id
+        if self._plan.nodes.get(partition) in online:
+            log(WARNING, "Another SuperNode is partition %s already; it stays.", partition)
+            return
+        self._take_in(node, client, messages.read_generator(reply))
+
+    def _take_in(self, node: int, client: ClientPlan, generator: str) -> None:
+        order = Order(beta=self._plan.beta, generator=self._plan.generator or generator)
+        self._plan.admit(node, client, order)
+        log(INFO, "Partition %s takes part from the next round on.", client.partition_id)
+        self._on_client(client, self._plan)
