@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from made_up import line, plan_of, write_record
+from made_up_cells import line, plan_of, write_record
 
 from fedeas_app.comparison.agreement import disagreements
 from fedeas_app.comparison.writing import write_comparison

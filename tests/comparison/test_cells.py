@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_up import PARSE
+from made_up_cells import PARSE
 
 from fedeas_app.budget import POLICIES
 from fedeas_app.comparison import agreement, cells

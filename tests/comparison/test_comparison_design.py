@@ -1,7 +1,7 @@
 """Arms, their labels, and which is compared with which."""
 
 import pytest
-from made_up import plan_of
+from made_up_cells import plan_of
 
 from fedeas_app.errors import UserError
 

@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
-from made_up import plan_of, write_record
+from made_up_cells import plan_of, write_record
 
 from fedeas_app.comparison.reading import read_comparison
 from fedeas_app.comparison.running import alone_in, finished_runs, run_cells

@@ -1,7 +1,7 @@
 """The tables, against numbers worked out by hand."""
 
 import pytest
-from made_up import plan_of, write_record
+from made_up_cells import plan_of, write_record
 
 from fedeas_app.comparison.table import markdown, tables
 from fedeas_app.comparison.writing import write_comparison

@@ -4,7 +4,7 @@ import csv
 import json
 
 import pytest
-from made_up import plan_of, write_record
+from made_up_cells import plan_of, write_record
 
 from fedeas_app.comparison.reading import is_comparison, read_comparison
 from fedeas_app.comparison.writing import write_comparison

@@ -1,7 +1,7 @@
 """A comparison whose numbers are known."""
 
 import pytest
-from made_up import make_comparison, make_run
+from made_up_runs import make_comparison, make_run
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import sys
 
 import numpy as np
 import pytest
-from made_up import make_comparison, make_run
+from made_up_runs import make_comparison, make_run
 from matplotlib.axes import Axes
 from matplotlib.image import imread
 

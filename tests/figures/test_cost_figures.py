@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from made_up import make_comparison, make_run
+from made_up_runs import make_comparison, make_run
 
 from fedeas_app.figures import beta_sweep, tradeoff
 from fedeas_app.figures.picture import Missing

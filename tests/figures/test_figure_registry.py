@@ -1,7 +1,7 @@
 """Every figure of whatever the data allow, with its words."""
 
 import pytest
-from made_up import make_comparison, make_run
+from made_up_runs import make_comparison, make_run
 
 from fedeas_app.figures import (
     DARK,

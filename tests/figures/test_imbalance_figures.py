@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from made_up import made_up_counts, make_comparison, make_run
+from made_up_runs import made_up_counts, make_comparison, make_run
 
 from fedeas_app import budget
 from fedeas_app.figures import budget_map, concentration, diminishing

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from made_up import make_run
+from made_up_runs import make_run
 
 from fedeas_app.figures import oui_weights
 from fedeas_app.figures.picture import Missing
