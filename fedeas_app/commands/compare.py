@@ -21,11 +21,11 @@ from fedeas_app.commands.configuration import (
 from fedeas_app.commands.console import one_sentence, out
 from fedeas_app.commands.execution import execute, foresee
 from fedeas_app.commands.grid_progress import GridProgress, grid_progress
-from fedeas_app.comparison.agreement import disagreements
+from fedeas_app.comparison.agreement import any_compared, disagreements
 from fedeas_app.comparison.cells import Cell, make_cells
 from fedeas_app.comparison.design import Design, design
 from fedeas_app.comparison.grid import Grid, read_grid
-from fedeas_app.comparison.reading import Comparison
+from fedeas_app.comparison.reading import GRID, Comparison
 from fedeas_app.comparison.running import alone_in, finished_runs, run_cells
 from fedeas_app.comparison.table import TextTable, tables
 from fedeas_app.comparison.writing import MARKDOWN
@@ -35,8 +35,6 @@ from fedeas_app.runs.reading import Run
 from fedeas_app.settings import Settings
 
 _DEFAULT = "digits"
-_GRID = "grid.toml"
-_FIGURES = "figures"
 _PHASES = ("load", "prepare", "train")
 
 
@@ -52,7 +50,9 @@ def compare(
     ] = None,
     vary: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=VALUE,VALUE", help="Vary a key; may be repeated."),
+        typer.Option(
+            metavar="KEY=VALUE,VALUE", help="Vary a key; may be repeated, also for one key."
+        ),
     ] = None,
     overrides: SetOption = None,
     baseline: Annotated[
@@ -75,9 +75,8 @@ def compare(
     asked = asked.with_paths(absolute_path)
     base = Settings.parse({}).to_flat() | load_values(_preset(asked, grid), None)
     place = _place(directory, grid, base | dict(asked.shared))
-    plan = design(make_cells(asked, base, resolve, place), asked)
+    plan = design(make_cells(asked, base, resolve, place), asked, resolve)
     comparison = _carry_out(plan, place, asked.complete(base).with_paths(absolute_path))
-    _show(comparison)
     _conclude(comparison, len(plan.cells))
 
 
@@ -85,18 +84,20 @@ def _carry_out(plan: Design, place: Path, asked: Grid) -> Comparison:
     with alone_in(place):
         finished = finished_runs(plan)
         _announce(plan, finished, place)
-        write_text(place / _GRID, asked.to_toml())
+        write_text(place / GRID, asked.to_toml())
         comparison = _run(plan, place, finished)
-        if len(finished) < len(plan.cells) or not (place / _FIGURES).is_dir():
-            _draw(comparison)
+        _show(comparison)
+        _draw(comparison)
         return comparison
 
 
 def _draw(comparison: Comparison) -> None:
-    from fedeas_app.figures import comparison_figures, save_all  # matplotlib takes a second
+    from fedeas_app.comparison.drawing import draw_figures  # matplotlib takes a second
 
     with out.status("Drawing the figures"):
-        save_all(comparison_figures(comparison), comparison.directory / _FIGURES)
+        troubles = draw_figures(comparison)
+    for trouble in troubles:
+        out.print(trouble, markup=False, soft_wrap=True)
 
 
 def _read(grid: Path | None, config: str | None) -> Grid:
@@ -110,9 +111,9 @@ def _read(grid: Path | None, config: str | None) -> Grid:
             f"{grid} keeps its own configuration, so that --config {config} would change nothing; "
             "leave it out, or use --set."
         )
-    if not (grid / _GRID).is_file():
-        raise UserError(f"{grid} is not a comparison's directory: no {_GRID}.")
-    return read_grid(grid / _GRID)
+    if not (grid / GRID).is_file():
+        raise UserError(f"{grid} is not a comparison's directory: no {GRID}.")
+    return read_grid(grid / GRID)
 
 
 def _preset(asked: Grid, grid: Path | None) -> Path | None:
@@ -123,7 +124,9 @@ def _preset(asked: Grid, grid: Path | None) -> Path | None:
 
 
 def _with_flags(asked: Grid, vary: list[str] | None, overrides: list[str] | None) -> Grid:
-    lists = dict(map(_parse_list, vary or []))
+    lists: dict[str, list[Any]] = {}
+    for key, values in map(_parse_list, vary or []):
+        lists.setdefault(key, []).extend(values)
     return asked.with_varied(lists).with_shared(dict(map(parse_override, overrides or [])))
 
 
@@ -230,4 +233,9 @@ def _conclude(comparison: Comparison, cells: int) -> None:
             f"{len(comparison.failed)} of {_count(cells, 'cell')} failed ({which}); "
             f"{comparison.directory / MARKDOWN} says why, and the next start runs them again."
         )
-    out.print("Within a seed, all cells had the same data, partition, first model and cohorts.")
+    if any_compared(comparison):
+        out.print(
+            "Cells that share a seed and what describes the data had the same data, partition, "
+            "first model and cohorts.",
+            soft_wrap=True,
+        )

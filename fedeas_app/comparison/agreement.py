@@ -1,4 +1,4 @@
-"""Whether runs of one seed really had the same data, partition, first model and cohorts."""
+"""Whether runs really had the same data, partition, first model, cohorts and software."""
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Final
@@ -8,10 +8,11 @@ from fedeas_app.comparison.reading import Comparison
 from fedeas_app.runs.reading import Run
 from fedeas_app.settings import Value
 
-_DATA: Final = (
+_IMAGES: Final = (
     "dataset", "dataset-revision", "image-column", "label-column", "classes", "image-size",
-    "image-channels", "train-samples", "test-samples", "test-dataset", "seed",
+    "image-channels",
 )  # fmt: skip
+_DATA: Final = (*_IMAGES, "train-samples", "test-samples", "test-dataset", "seed")
 _CLIENTS: Final = (
     *_DATA, "num-clients", "partitioner", "alpha", "classes-per-client", "min-partition-size",
     "noisy-fraction", "noise-rate", "rare-fraction", "rare-cap",
@@ -23,6 +24,12 @@ _DEPENDS_ON: Final = {
     "initial-model": (*_DATA, "model", "norm"),
 }
 _COHORTS: Final = ("seed", "num-clients", "fraction-train")
+_ALL: Final = (*_CLIENTS, "model", "norm", "fraction-train")
+_GENERATOR: Final = (
+    *_IMAGES, "generator", "generator-revision", "generator-digest", "generator-classes",
+    "generator-prompt", "pool-dataset", "sampler", "sampler-steps", "guidance-scale",
+    "generation-precision",
+)  # fmt: skip
 
 
 def disagreements(comparison: Comparison) -> list[str]:
@@ -30,8 +37,54 @@ def disagreements(comparison: Comparison) -> list[str]:
 
     Then their data or their software changed between them, and pairs of them say nothing.
     """
-    runs = [run for arm in comparison.arms for run in arm.runs]
-    return [*_digests(runs), *_cohorts(runs)]
+    runs = _runs(comparison)
+    return [*_versions(runs), *_generators(runs), *_digests(runs), *_cohorts(runs)]
+
+
+def any_compared(comparison: Comparison) -> bool:
+    """Tell whether two runs share a seed and all that describes the data, model and cohorts."""
+    return any(len(group) > 1 for group in _grouped(_runs(comparison), _ALL))
+
+
+def _runs(comparison: Comparison) -> list[Run]:
+    return [run for arm in comparison.arms for run in arm.runs]
+
+
+def _versions(runs: Sequence[Run]) -> Iterator[str]:
+    """Compare software over all runs: numbers and random draws may change with it."""
+    changed = {run.directory.name: _changed(runs[0], run) for run in runs}
+    odd = [name for name, libraries in changed.items() if libraries]
+    if odd:
+        libraries = sorted(set().union(*changed.values()))
+        yield (
+            f"the versions of {', '.join(libraries)} with {', '.join(odd)} are not those with "
+            f"{runs[0].directory.name}"
+        )
+
+
+def _changed(one: Run, other: Run) -> set[str]:
+    ours, theirs = (run.manifest.get("versions", {}) for run in (one, other))
+    return {name for name in {*ours, *theirs} if ours.get(name) != theirs.get(name)}
+
+
+def _generators(runs: Sequence[Run]) -> Iterator[str]:
+    """Compare generators over seeds too, as they do not depend on one."""
+    for group in _grouped([run for run in runs if _generator(run)], _GENERATOR):
+        odd = [run for run in group if _generator(run) != _generator(group[0])]
+        if odd:
+            why = "though they are to have the same generator"
+            yield _sentence("the digest of generator", group[0], odd, why)
+
+
+def _generator(run: Run) -> str:
+    """Return the digest of what made a run's images; empty without synthesis.
+
+    Where each SuperNode has a generator of its own, the plan and not the server knows it.
+    """
+    if run.settings.policy == "none":
+        return ""
+    digests = run.manifest.get("digests", {})
+    return str(digests.get("generator") or run.plan.get("generator-digest") or "")
 
 
 def _digests(runs: Sequence[Run]) -> Iterator[str]:
@@ -53,8 +106,8 @@ def _cohorts(runs: Sequence[Run]) -> Iterator[str]:
 def cohorts(run: Run) -> list[set[int]]:
     """Return the partitions that were asked in each round, whether their replies counted or not."""
     return [
-        {participant["partition"] for participant in line["participants"]}
-        | set(map(int, line["failures"]))
+        {participant["partition"] for participant in line.get("participants", [])}
+        | set(map(int, line.get("failures", {})))
         for line in run.trained
     ]
 
@@ -81,6 +134,8 @@ def _digest(run: Run, name: str) -> str:
     return str(run.manifest.get("digests", {}).get(name))
 
 
-def _sentence(what: str, first: Run, odd: Sequence[Run]) -> str:
+def _sentence(
+    what: str, first: Run, odd: Sequence[Run], why: str = "though they share a seed"
+) -> str:
     names = ", ".join(run.directory.name for run in odd)
-    return f"{what} of {names} is not that of {first.directory.name}, though they share a seed"
+    return f"{what} of {names} is not that of {first.directory.name}, {why}"

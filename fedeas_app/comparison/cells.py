@@ -10,7 +10,8 @@ from typing import Any, Final
 from fedeas_app.comparison.grid import Grid, Values
 from fedeas_app.comparison.reading import CELLS
 from fedeas_app.errors import UserError
-from fedeas_app.settings import Settings, Value
+from fedeas_app.generators.registry import POOL
+from fedeas_app.settings import AUTO, OWN, Settings, Value
 
 PLACES: Final = (
     "output-dir", "run-name", "cache-dir", "cache-limit-gb", "tracker", "prepare-timeout",
@@ -85,7 +86,7 @@ def make_cells(grid: Grid, base: Values, resolve: Resolve, directory: Path) -> l
     for values in grid.combinations():
         total += 1
         try:
-            cell = _cell(resolve(dict(base) | values | places))
+            cell = _cell(_simulated(resolve(dict(base) | values | places)))
             cells.setdefault(cell.name, cell)
         except UserError as error:
             problems.setdefault(str(error), []).append(_words(values))
@@ -105,9 +106,36 @@ def matters(key: str, settings: Settings) -> bool:
 
 
 def essence(settings: Settings) -> dict[str, Value]:
-    """Return the keys that decide the numbers of a run, with their values."""
-    flat = settings.to_flat()
+    """Return the keys that decide the numbers of a run, with their values.
+
+    A value that "auto" comes to is "auto", so that both ways to say it are one.
+    """
+    flat = _with_auto(settings)
     return {k: v for k, v in flat.items() if k not in PLACES and matters(k, settings)}
+
+
+def resolved(key: str, settings: Settings) -> Value:
+    """Return the value of a key, and what it comes to where it is "auto"."""
+    come_to = _COME_TO.get(key)
+    return settings.to_flat()[key] if come_to is None else come_to(settings)
+
+
+def _with_auto(settings: Settings) -> dict[str, Value]:
+    flat = settings.to_flat()
+    for key, come_to in _COME_TO.items():
+        if come_to(settings) == come_to(Settings.parse(flat | {key: AUTO})):
+            flat[key] = AUTO
+    return flat
+
+
+def _simulated(settings: Settings) -> Settings:
+    """Refuse what no simulation has, before hours of cells fail one by one."""
+    if settings.dataset == OWN:
+        raise UserError(
+            f"dataset is {OWN!r}, but a comparison runs in simulation, where there are no "
+            "SuperNodes with data of their own; name a dataset."
+        )
+    return settings
 
 
 def _cell(settings: Settings) -> Cell:
@@ -118,7 +146,7 @@ def _cell(settings: Settings) -> Cell:
 
 def _without_effectless(settings: Settings) -> Settings:
     """Give keys that do not matter their defaults, so that what is equal looks equal."""
-    flat = settings.to_flat()
+    flat = _with_auto(settings)
     return Settings.parse({k: v for k, v in flat.items() if k in PLACES or matters(k, settings)})
 
 
@@ -163,6 +191,18 @@ def _with_synthesis(settings: Settings) -> bool:
     return settings.policy != "none"
 
 
+def _with_generator(settings: Settings) -> bool:
+    return _with_synthesis(settings) and settings.generator != POOL
+
+
+def _with_pool(settings: Settings) -> bool:
+    return _with_synthesis(settings) and settings.generator == POOL
+
+
+_COME_TO: Final[dict[str, Callable[[Settings], float]]] = {
+    "proximal-mu": lambda settings: settings.mu,
+    "server-learning-rate": lambda settings: settings.server_step,
+}
 _MATTERS: Final[dict[str, Callable[[Settings], bool]]] = {
     "alpha": _only("partitioner", ["dirichlet"]),
     "classes-per-client": _only("partitioner", ["classes"]),
@@ -183,12 +223,23 @@ _MATTERS: Final[dict[str, Callable[[Settings], bool]]] = {
     "oui-gamma": _only("strategy", _WITH_OUI),
     "oui-window": _only("strategy", _WITH_OUI),
     "oui-smoothing": _only("strategy", _WITH_OUI),
+    # Clients record their OUI under every strategy, but only FedOUI does anything with it.
+    "oui-layers": _only("strategy", _WITH_OUI),
+    "oui-probe-size": _only("strategy", _WITH_OUI),
+    "min-partition-size": _only("partitioner", ["dirichlet", "classes"]),
+    "weight-by": _with_synthesis,
+    "pool-dataset": _with_pool,
     "beta": lambda settings: settings.policy not in ("none", "full"),
 } | dict.fromkeys(
     (
-        "generator", "generator-revision", "generator-classes", "generator-prompt", "pool-dataset",
-        "sampler", "sampler-steps", "guidance-scale", "generation-precision",
-        "generation-batch-size", "generator-digest",
+        "generator", "generator-revision", "generator-classes", "generator-prompt",
+        "generator-digest",
     ),
     _with_synthesis,
+) | dict.fromkeys(
+    (
+        "sampler", "sampler-steps", "guidance-scale", "generation-precision",
+        "generation-batch-size",
+    ),
+    _with_generator,
 )  # fmt: skip

@@ -1,10 +1,10 @@
 """The arms of a grid, what tells them apart, and which is compared with which."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from fedeas_app.comparison.cells import Cell, essence
+from fedeas_app.comparison.cells import Cell, Resolve, essence, matters, resolved
 from fedeas_app.comparison.grid import Grid, Values
 from fedeas_app.errors import UserError
 from fedeas_app.settings import Settings, Value
@@ -50,8 +50,15 @@ class Design:
         return set().union(*(arm.seeds for arm in self.arms))
 
 
-def design(cells: Sequence[Cell], grid: Grid) -> Design:
+def design(cells: Sequence[Cell], grid: Grid, resolve: Resolve = Settings.parse) -> Design:
     """Sort cells into arms.
+
+    Parameters
+    ----------
+    cells : sequence of Cell
+    grid : Grid
+    resolve : callable
+        From keys and values to settings, as for the cells.
 
     Raises
     ------
@@ -61,7 +68,7 @@ def design(cells: Sequence[Cell], grid: Grid) -> Design:
     groups = _by_arm(cells)
     varied = _varied([group[0].settings for group in groups])
     arms = [_arm(group, varied) for group in groups]
-    chosen = _baselines(arms, grid.baseline) if grid.baseline else []
+    chosen = _baselines(arms, grid.baseline, resolve) if grid.baseline else []
     arms = [_with_baseline(arm, chosen, grid.baseline) for arm in arms]
     _require_pairs(arms, chosen)
     _require_shared_seeds(arms)
@@ -90,7 +97,7 @@ def _varied(arms: Sequence[Settings]) -> tuple[str, ...]:
 def _arm(cells: Sequence[Cell], varied: Sequence[str]) -> PlannedArm:
     settings = cells[0].settings
     has = essence(settings)
-    values = {key: has[key] for key in varied if key in has}
+    values = {key: resolved(key, settings) for key in varied if key in has}
     in_order = tuple(sorted(cells, key=lambda cell: cell.seed))
     return PlannedArm(_label(values, settings), values, in_order)
 
@@ -115,36 +122,60 @@ def number_text(value: Value) -> str:
     return str(value)
 
 
-def _baselines(arms: Sequence[PlannedArm], wanted: Values) -> list[PlannedArm]:
+def _baselines(arms: Sequence[PlannedArm], wanted: Values, resolve: Resolve) -> list[PlannedArm]:
+    """Return the arms that the baseline means: rather those to which all of its keys matter.
+
+    β = 2 means "fedeas β=2" and not also "none"; where "none" is asked for, it may say β.
+    """
     if "seed" in wanted:
         raise UserError("The baseline is an arm with all its seeds; leave seed out of it.")
-    flat = Settings.parse(wanted).to_flat()
-    expected = {key: flat[key] for key in wanted}
-    chosen = [arm for arm in arms if _has(arm, expected)]
-    if not chosen:
+    Settings.parse(wanted)
+    alike = [arm for arm in arms if _has(arm, wanted, resolve)]
+    mattering = [sum(matters(key, _settings(arm)) for key in wanted) for arm in alike]
+    most = max(mattering, default=0)
+    if most == 0:
         words = ", ".join(f"{key}={value}" for key, value in wanted.items())
         labels = "; ".join(arm.label for arm in arms)
         raise UserError(f"The baseline {words} is none of the arms; they are: {labels}.")
-    return chosen
+    return [arm for arm, number in zip(alike, mattering, strict=True) if number == most]
 
 
-def _has(arm: PlannedArm, expected: Values) -> bool:
-    flat = arm.cells[0].settings.to_flat()
-    return all(flat[key] == value for key, value in expected.items())
+def _has(arm: PlannedArm, wanted: Values, resolve: Resolve) -> bool:
+    """Tell whether these values would change nothing about an arm."""
+    settings = _settings(arm)
+    try:
+        other = resolve(settings.to_flat() | dict(wanted))
+    except UserError:  # they contradict its other values
+        return False
+    return essence(other) == essence(settings)
+
+
+def _settings(arm: PlannedArm) -> Settings:
+    return arm.cells[0].settings
 
 
 def _with_baseline(arm: PlannedArm, chosen: Sequence[PlannedArm], wanted: Values) -> PlannedArm:
     """Find the arm's counterpart: the baseline that agrees in what the baseline leaves open.
 
-    With α varied and FedAvg as the baseline, each arm is compared with FedAvg at its own α.
+    With α varied and FedAvg as the baseline, each arm is compared with FedAvg at its own α. What
+    does not matter to the arm need not agree, if that leaves but one.
     """
     if arm in chosen:
         return arm
-    for other in chosen:
-        open_values = {key: value for key, value in other.values.items() if key not in wanted}
-        if all(arm.values.get(key) == value for key, value in open_values.items()):
-            return PlannedArm(arm.label, arm.values, arm.cells, other.label)
-    return arm
+    alike = [other for other in chosen if _agrees(arm, other, wanted)]
+    ours = essence(_settings(arm)).keys()
+    exact = [other for other in alike if _left_open(other, wanted) <= ours]
+    found = exact or alike
+    return replace(arm, baseline=found[0].label) if len(found) == 1 else arm
+
+
+def _agrees(arm: PlannedArm, other: PlannedArm, wanted: Values) -> bool:
+    ours, theirs = essence(_settings(arm)), essence(_settings(other))
+    return all(ours[key] == theirs[key] for key in _left_open(other, wanted) & ours.keys())
+
+
+def _left_open(other: PlannedArm, wanted: Values) -> set[str]:
+    return other.values.keys() - wanted.keys()
 
 
 def _require_pairs(arms: Sequence[PlannedArm], chosen: Sequence[PlannedArm]) -> None:

@@ -22,6 +22,7 @@ from fedeas_app.settings import Value
 
 INDEX = "comparison.json"
 CELLS = "cells"
+GRID = "grid.toml"
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,12 @@ from filelock import FileLock, Timeout
 
 from fedeas_app.comparison.cells import Cell
 from fedeas_app.comparison.design import Design
-from fedeas_app.comparison.reading import Comparison, is_comparison, read_comparison
+from fedeas_app.comparison.reading import GRID, Comparison, is_comparison, read_comparison
 from fedeas_app.comparison.writing import write_comparison
 from fedeas_app.errors import UserError, first_line
 from fedeas_app.files import make_directory
-from fedeas_app.runs.reading import Run, is_run, read_run
+from fedeas_app.runs.directory import read_summary
+from fedeas_app.runs.reading import Run, read_run
 
 _LOCK: Final = ".lock"
 
@@ -41,7 +42,7 @@ def alone_in(directory: Path) -> Iterator[None]:
         It holds something else, cannot be written, or another comparison is running in it.
     """
     make_directory(directory)
-    if not is_comparison(directory) and any(p.name[0] != "." for p in directory.iterdir()):
+    if not is_comparison(directory) and not _is_empty(directory):
         raise UserError(
             f"{directory} holds something other than a comparison; name an empty or a new "
             "directory with --out."
@@ -56,13 +57,19 @@ def alone_in(directory: Path) -> Iterator[None]:
         ) from None
 
 
+def _is_empty(directory: Path) -> bool:
+    """Tell whether there is nothing but a grid, which is written before the index."""
+    return {path.name for path in directory.iterdir() if path.name[0] != "."} <= {GRID}
+
+
 def finished_runs(plan: Design) -> dict[str, Run]:
     """Return the completed runs of a grid that are there already, by the names of their cells.
 
     Raises
     ------
     UserError
-        The directory of a cell holds a completed run of other settings.
+        The directory of a cell holds a completed run of other settings, or one that cannot be
+        read: its hours of computing are the user's to throw away.
     """
     found = {cell.name: _finished(cell) for _, cell in plan.cells}
     return {name: run for name, run in found.items() if run is not None}
@@ -127,9 +134,9 @@ def _failed_before(directory: Path, todo: set[str]) -> dict[str, str]:
 
 
 def _finished(cell: Cell) -> Run | None:
-    run = _read(cell.directory)
-    if run is None or not run.completed:
+    if not _may_be_completed(cell.directory):
         return None
+    run = _read(cell)
     if not cell.has_settings(run.settings):
         raise UserError(
             f"{cell.directory} holds a run of other settings, perhaps of another version; remove "
@@ -138,9 +145,20 @@ def _finished(cell: Cell) -> Run | None:
     return run
 
 
-def _read(directory: Path) -> Run | None:
-    """Return the run in a directory, or None where there is none that can be read."""
+def _may_be_completed(directory: Path) -> bool:
+    """Tell whether a record is completed; one that does not say is not ours to throw away."""
     try:
-        return read_run(directory) if is_run(directory) else None
-    except UserError:
-        return None
+        summary = read_summary(directory)
+    except ValueError:
+        return True
+    return isinstance(summary, dict) and summary.get("status") == "completed"
+
+
+def _read(cell: Cell) -> Run:
+    try:
+        return read_run(cell.directory)
+    except UserError as error:
+        raise UserError(
+            f"{cell.directory} holds a completed run that this version cannot read "
+            f"({first_line(error)}); remove it, or name another directory with --out."
+        ) from error

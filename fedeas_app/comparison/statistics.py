@@ -65,8 +65,9 @@ def paired_difference(
 ) -> PairedDifference | None:
     """Compare two arms over the seeds that both have; None where there are none.
 
-    Within a seed both have the same data, partition, first model and cohorts, so that much of the
-    spread over seeds is common to both and falls out of the difference.
+    Arms that share what describes the data have the same data, partition, first model and cohorts
+    within a seed, so that much of the spread over seeds is common to both and falls out of the
+    difference. Arms that differ in α or the model, say, share less.
 
     Parameters
     ----------

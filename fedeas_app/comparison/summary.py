@@ -24,7 +24,8 @@ class ArmSummary:
     synthetic, made : Spread or None
         Synthetic images, and those of them that were not in the cache before.
     generating, training : Spread or None
-        Seconds: of all clients together, each on its own; and from the first round to the last.
+        Seconds: the sum of the clients' own times, several of which ran at once; and from the first
+        round to the last.
     """
 
     label: str
@@ -84,7 +85,7 @@ def made(run: Run) -> int:
 
 
 def generating(run: Run) -> float:
-    """Return the seconds that clients spent on generating, one after the other.
+    """Return the sum of the seconds that clients spent on generating, several of them at once.
 
     Not those of the phase ``prepare``, which begins with the start of the simulation's workers.
     """

@@ -18,7 +18,8 @@ _CACHED_NOTE: Final = (
     "(column made)."
 )
 _SECONDS_NOTE: Final = (
-    "generate: what all clients took, one after the other; train: from the first round to the last."
+    "generate: the sum of the clients' own times, several of which ran at once; train: from the "
+    "first round to the last."
 )
 _MATCHED_NOTE: Final = (
     f"Matched budgets: {', '.join(TOTAL_POLICIES)} make as many images as fedeas at the same β."
@@ -82,13 +83,19 @@ def _cost(summaries: Sequence[ArmSummary], comparison: Comparison) -> TextTable:
             summary.label,
             _mean(summary.synthetic),
             _mean(summary.made),
-            _spread(summary.generating, ".1f") + (_CACHED if _from_cache(summary) else ""),
+            _generating(summary),
             _spread(summary.training, ".1f"),
         )
         for summary in summaries
     )
     header = ("arm", "images", "made", "generate (s)", "train (s)")
     return TextTable("Cost", header, rows, _cost_notes(summaries, comparison))
+
+
+def _generating(summary: ArmSummary) -> str:
+    if summary.synthetic is None or summary.synthetic.mean == 0:
+        return NOTHING  # what is measured then is no generating
+    return _spread(summary.generating, ".1f") + (_CACHED if _from_cache(summary) else "")
 
 
 def _cost_notes(summaries: Sequence[ArmSummary], comparison: Comparison) -> tuple[str, ...]:
@@ -120,7 +127,14 @@ def _paired(comparison: Comparison, compared: Sequence[ArmDifference]) -> TextTa
     rows = tuple(
         (row.label, *([row.baseline] if named else []), *_difference_texts(row)) for row in compared
     )
-    return TextTable(title, header, rows, (_PAIRED_NOTE,))
+    alone = _without_counterpart(comparison, compared)
+    note = (f"Compared with none, for want of a counterpart: {'; '.join(alone)}.",) if alone else ()
+    return TextTable(title, header, rows, (_PAIRED_NOTE, *note))
+
+
+def _without_counterpart(comparison: Comparison, compared: Sequence[ArmDifference]) -> list[str]:
+    in_table = {label for row in compared for label in (row.label, row.baseline)}
+    return [arm.label for arm in comparison.arms if arm.label not in in_table]
 
 
 def _difference_texts(row: ArmDifference) -> tuple[str, ...]:
@@ -148,7 +162,10 @@ def _better(difference: PairedDifference | None) -> str:
 
 
 def _signed(value: float, form: str) -> str:
-    return f"{value:{form}}".replace("-", "−")
+    text = f"{value:{form}}"
+    if float(text) == 0:  # rounded: neither above nor below
+        text = text.lstrip("+-")
+    return text.replace("-", "−")
 
 
 def _spread(spread: Spread | None, form: str, factor: float = 1) -> str:

@@ -6,7 +6,16 @@ from pathlib import Path
 import numpy as np
 
 from fedeas_app.comparison.reading import Comparison
-from fedeas_app.figures.arms import Series, Shown, series, shown_arms, shown_run, spread, tell
+from fedeas_app.figures.arms import (
+    Series,
+    Shown,
+    measured_on,
+    series,
+    shown_arms,
+    shown_run,
+    spread,
+    tell,
+)
 from fedeas_app.figures.over_rounds import RANGE, Scale, draw_over_rounds, panels_note
 from fedeas_app.figures.picture import Missing, Picture, to_png
 from fedeas_app.files import write_bytes
@@ -18,17 +27,19 @@ _SCALE = Scale("test accuracy (%)", lowest=0)
 
 def of_run(run: Run) -> Picture | Missing:
     """Return one run's curve."""
-    caption = "Accuracy of the global model on the server's test set after each round."
+    caption = f"Accuracy of the global model on {measured_on([run])} after each round."
     return _picture(shown_run(run), caption)
 
 
 def of_comparison(comparison: Comparison) -> Picture | Missing:
     """Return a curve for each arm."""
+    arms = shown_arms(comparison)
+    place = measured_on(run for arm in arms for run in arm.runs)
     caption = (
-        "Accuracy of the global model on the server's test set after each round: the mean over "
-        f"seeds. {RANGE} A curve that is higher early needs fewer rounds for the same accuracy."
+        f"Accuracy of the global model on {place} after each round: the mean over seeds. {RANGE} "
+        "A curve that is higher early needs fewer rounds for the same accuracy."
     )
-    return _picture(shown_arms(comparison), caption)
+    return _picture(arms, caption)
 
 
 def plot_accuracy(accuracies: Sequence[float], path: Path) -> None:

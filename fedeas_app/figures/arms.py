@@ -1,6 +1,6 @@
 """What figures draw: arms with their place in the comparison, and numbers over their seeds."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,6 +45,20 @@ def shown_arms(comparison: Comparison) -> list[Shown]:
 def shown_run(run: Run) -> list[Shown]:
     """Return a run as an arm of its own."""
     return [Shown(0, f"{run.settings.strategy} {run.settings.policy}", (run,))]
+
+
+def measured_on(runs: Iterable[Run]) -> str:
+    """Say on which images the accuracy and the test loss of runs were measured.
+
+    Sites with data of their own evaluate the global model themselves where the server has no
+    test set; records from before that was possible do not say.
+    """
+    on_clients = {run.manifest.get("evaluated-on") == "clients" for run in runs}
+    if on_clients == {True}:
+        return "the images that the clients hold out"
+    if True in on_clients:
+        return "the server's test set or, where it has none, the images that the clients hold out"
+    return "the server's test set"
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """Which images every client has, and which it makes."""
 
-import textwrap
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -19,13 +18,14 @@ from fedeas_app.figures.style import (
     TEXT_SIZE,
     Theme,
     canvas,
+    fitted,
     heading,
     plain_logarithm,
     shared_labels,
 )
 from fedeas_app.runs.reading import ClassCounts, Run
 
-_TITLE = "Images by client and class"
+TITLE = "Images by client and class"
 _CAPTION = (
     "Every row is a client, every column a class; the darker on light ground (brighter on dark "
     "ground), the more images, on a logarithmic scale. Cells without images are empty. {panels}"
@@ -51,7 +51,7 @@ class Panel(NamedTuple):
 def of_run(run: Run) -> Picture | Missing:
     """Return the run's real and synthetic images."""
     if run.counts is None:
-        return Missing(_TITLE, _NO_COUNTS)
+        return Missing(TITLE, _NO_COUNTS)
     panels = [_panel("real", run.counts.real), _panel("synthetic", run.counts.synthetic)]
     return _picture(panels, run.counts, _PANELS)
 
@@ -60,7 +60,7 @@ def of_comparison(comparison: Comparison) -> Picture | Missing:
     """Return the real images of one seed, and what each policy adds to them."""
     runs = [run for arm in shown_arms(comparison) for run in arm.runs if run.counts is not None]
     if not runs:
-        return Missing(_TITLE, _NO_COUNTS)
+        return Missing(TITLE, _NO_COUNTS)
     first = runs[0].counts
     assert first is not None  # noqa: S101 - runs without counts are left out above
     panels = [_panel("real", first.real), *_policies(runs, first)]
@@ -96,7 +96,7 @@ def _picture(panels: Sequence[Panel], counts: ClassCounts, words: str) -> Pictur
     )
     return Picture(
         "budget-map",
-        _TITLE,
+        TITLE,
         _CAPTION.format(panels=words),
         alt,
         lambda theme: _draw(theme, panels, counts.classes),
@@ -131,7 +131,7 @@ def _draw_panel(axes: Axes, panel: Panel, theme: Theme, norm: LogNorm) -> Any:
 
 def _name_classes(axes: Axes, classes: Sequence[str]) -> None:
     if len(classes) <= _NAMED_CLASSES:
-        names = [textwrap.shorten(name, 14, placeholder="…") for name in classes]
+        names = [fitted(name, 14) for name in classes]
         axes.set_xticks(range(len(classes)), names, rotation=90)
     axes.tick_params(labelbottom=True)
 

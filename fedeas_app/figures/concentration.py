@@ -26,7 +26,7 @@ _AFTER = (
     " The second line is what is left with synthetic images, as a share of what there was before."
 )
 # The keys that decide which client holds which images.
-_SHAPING = frozenset({
+SHAPING = frozenset({
     "dataset", "dataset-revision", "train-samples", "num-clients", "partitioner", "alpha",
     "classes-per-client", "min-partition-size", "noisy-fraction", "noise-rate", "rare-fraction",
     "rare-cap",
@@ -85,7 +85,7 @@ def _partition(run: Run) -> str:
 
 
 def _shape(arm: Arm) -> str:
-    words = [f"{key}={value}" for key, value in arm.values.items() if key in _SHAPING]
+    words = [f"{key}={value}" for key, value in arm.values.items() if key in SHAPING]
     return ", ".join(words) or "real images"
 
 

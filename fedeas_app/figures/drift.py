@@ -14,9 +14,9 @@ from fedeas_app.runs.reading import Run
 
 _TITLE = "Client drift"
 _DEFINITION = (
-    "How far the clients' updates Δ_k lie from the update Δ̄ that the server applies: "
-    "‖Δ_k − Δ̄‖² / ‖Δ̄‖², the weighted mean over a round's participants. At 0 all clients agree; "
-    "above 1 they disagree by more than what is left after averaging."
+    "How far the clients' updates Δ_k lie from their weighted mean Δ̄: ‖Δ_k − Δ̄‖² / ‖Δ̄‖², itself "
+    "the weighted mean over a round's participants. At 0 all clients agree; above 1 they disagree "
+    "by more than what is left after averaging."
 )
 _SCALE = Scale("client drift", logarithmic=True)
 

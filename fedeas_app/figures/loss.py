@@ -4,16 +4,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from fedeas_app.figures.arms import Series, Shown, series
+from fedeas_app.figures.arms import Series, Shown, measured_on, series
 from fedeas_app.figures.over_rounds import Scale, draw_over_rounds
 from fedeas_app.figures.picture import Missing, Picture
 from fedeas_app.runs.reading import Run
 
 _TITLE = "Loss over rounds"
 _CAPTION = (
-    "Cross-entropy of the global model on the test set after each round, and the weighted mean of "
-    "what the clients' own training reached in it. Training loss far below test loss means that "
-    "local models fit their own skewed data rather than the task."
+    "Cross-entropy of the global model on {place} after each round, and the weighted mean of what "
+    "the clients' own training reached in it. Training loss far below test loss means that local "
+    "models fit their own skewed data rather than the task."
 )
 _KEYS = {"loss": "test", "train-loss": "training (clients)"}
 
@@ -27,7 +27,7 @@ def of_run(run: Run) -> Picture | Missing:
     return Picture(
         "loss",
         _TITLE,
-        _CAPTION,
+        _CAPTION.format(place=measured_on([run])),
         f"Loss after the last round: {ends}.",
         lambda theme: draw_over_rounds(theme, lines, Scale("cross-entropy", lowest=0)),
     )

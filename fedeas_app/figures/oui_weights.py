@@ -1,12 +1,15 @@
 """OUI against weight in a run of FedOUI, with the fitted Beta distribution."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import scipy
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from fedeas_app.comparison.reading import Comparison
+from fedeas_app.figures.arms import Shown, shown_arms
 from fedeas_app.figures.picture import Missing, Picture
 from fedeas_app.figures.style import Look, Theme, canvas, look
 from fedeas_app.figures.typical import FloatArray, Rule, Weighed, rule, weighed
@@ -20,7 +23,9 @@ _CAPTION = (
     "above 1 it counts for more than in FedAvg, below 1 for less."
 )
 _RANKS = " No Beta distribution fits this round's values, so ranks take its place."
+_ALIKE = " There is a single value of OUI, so nothing is fitted: each score s of this round is 1."
 _STRATEGIES = ("fedoui", "fedoui-fedalign")
+_MOST_ARMS = 2
 _GRID = np.linspace(0.0, 1.0, 501)
 
 
@@ -31,6 +36,31 @@ def of_run(run: Run) -> Picture | Missing:
     rounds = weighed(run)
     if not rounds:
         return Missing(_TITLE, "No round was finished.")
+    return _picture(run, rounds)
+
+
+def of_comparison(comparison: Comparison) -> list[Picture | Missing]:
+    """Return the figure of the first run of each arm that weighs by OUI, of two arms at most."""
+    arms = [arm for arm in shown_arms(comparison) if arm.runs[0].settings.strategy in _STRATEGIES]
+    if not arms:
+        return [Missing(_TITLE, "No arm with a completed run weighs by OUI.")]
+    left = len(arms) - _MOST_ARMS
+    more = f" Not shown: {left:,} more of the arms that weigh by OUI." if left > 0 else ""
+    return [_of_arm(number, arm, more) for number, arm in enumerate(arms[:_MOST_ARMS], 1)]
+
+
+def _of_arm(number: int, arm: Shown, more: str) -> Picture | Missing:
+    run = arm.runs[0]
+    made = of_run(run)
+    title = f"{_TITLE}: {arm.label}"
+    if isinstance(made, Missing):
+        return replace(made, title=title)
+    cell = f"The run {run.directory.name}, with seed {run.settings.seed}."
+    caption = f"{cell} {made.caption}{more}"
+    return replace(made, name=f"{made.name}-{number}", title=title, caption=caption)
+
+
+def _picture(run: Run, rounds: Sequence[Weighed]) -> Picture:
     judged_by = rule(rounds, run.settings.oui_window)
     return Picture(
         "oui-weights",
@@ -47,12 +77,20 @@ def _caption(run: Run, last: Weighed, judged_by: Rule) -> str:
     caption = _CAPTION.format(round=last.server_round, window=of)
     if run.settings.oui_smoothing:
         caption += " OUI is each client's running mean."
-    return caption + ("" if judged_by.fit else _RANKS)
+    return caption + _instead(judged_by, _ALIKE, _RANKS)
+
+
+def _instead(judged_by: Rule, alike: str, ranks: str) -> str:
+    """Return what is to be said where no Beta was fitted; nothing where one was."""
+    if judged_by.fit:
+        return ""
+    return alike if judged_by.alike else ranks
 
 
 def _alt(last: Weighed, judged_by: Rule) -> str:
     fit = judged_by.fit
-    law = f"Beta({fit.alpha:.2f}, {fit.beta:.2f}) by {fit.method}" if fit else "ranks, no Beta"
+    none = _instead(judged_by, "a single value, no Beta", "ranks, no Beta")
+    law = f"Beta({fit.alpha:.2f}, {fit.beta:.2f}) by {fit.method}" if fit else none
     clients = "; ".join(
         f"OUI {value:.3f}: score {score:.2f}, weight {factor:.2f} times its share"
         for value, score, factor in zip(last.values, last.scores, last.factors, strict=True)
@@ -78,7 +116,7 @@ def _draw_density(axes: Axes, theme: Theme, last: Weighed, judged_by: Rule) -> N
     style = look(theme, 0)
     axes.set_ylabel("density")
     if judged_by.fit is None:
-        note = "no Beta fits: ranks are used"
+        note = _instead(judged_by, "one value: every score is 1", "no Beta fits: ranks are used")
         axes.text(0.5, 0.6, note, transform=axes.transAxes, ha="center", color=theme.text)
         axes.set(ylim=(0, 1), yticks=[])
     else:

@@ -1,6 +1,5 @@
 """Lines over rounds, one for each arm: what the figures of a value in every round share."""
 
-import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ from fedeas_app.figures.arms import Series
 from fedeas_app.figures.style import (
     Theme,
     canvas,
+    fitted,
     heading,
     legend_below,
     legend_height,
@@ -111,7 +111,7 @@ def _panels(theme: Theme, lines: Sequence[Series], scale: Scale, dashed: Series)
         _draw_envelope(panel, theme, lines)
         _draw_reference(panel, theme, dashed)
         _draw_line(panel, theme, line, band=True)
-        heading(panel, theme, textwrap.shorten(line.label, 40, placeholder="…"))
+        heading(panel, theme, fitted(line.label, 40))
         _scale(panel, scale)
     if len(axes) > len(lines):  # the last place stays empty: the panel above it is the lowest
         axes[-1].set_visible(False)

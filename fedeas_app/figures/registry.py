@@ -52,12 +52,17 @@ def run_missing(run: Run) -> list[Missing]:
 
 def comparison_figures(comparison: Comparison) -> list[Picture]:
     """Return the figures that a comparison allows."""
-    return _pictures([make(comparison) for make in _OF_COMPARISON])
+    return _pictures(_made(comparison))
 
 
 def comparison_missing(comparison: Comparison) -> list[Missing]:
     """Return the figures that a comparison does not allow, and why."""
-    return _missing([make(comparison) for make in _OF_COMPARISON])
+    return _missing(_made(comparison))
+
+
+def _made(comparison: Comparison) -> list[Picture | Missing]:
+    """Return a comparison's figures; those by OUI, one for each of some arms, come last."""
+    return [*(make(comparison) for make in _OF_COMPARISON), *oui_weights.of_comparison(comparison)]
 
 
 def _pictures(made: Sequence[Picture | Missing]) -> list[Picture]:

@@ -10,6 +10,7 @@ from fedeas_app import budget
 FloatArray = NDArray[np.float64]
 
 _STEPS = 40  # values of β on a curve
+_LARGEST = float(budget.MAX_SAMPLES)  # as a β
 _BEYOND = 1.15  # a curve goes on until it makes this many times what full balancing makes
 
 
@@ -80,13 +81,14 @@ def returns(real: ArrayLike, betas: ArrayLike) -> Returns:
 def betas_beyond_full(real: ArrayLike) -> FloatArray:
     """Return rising values of β from 0 to where FedEAS makes more than full balancing.
 
-    They are dense near 0, where images bring most. Only 0 where no β makes an image.
+    They are dense near 0, where images bring most, and end at the largest β that there is where
+    that makes less. Only 0 where no β makes an image.
     """
     enough = _BEYOND * int(budget.allocate(real, "full").sum())
     if enough == 0:
         return np.zeros(1)
     high = 1.0
-    while budget.beta_sums(real, high)[0] < enough:
-        high *= 1.25
+    while high < _LARGEST and budget.beta_sums(real, high)[0] < enough:
+        high = min(1.25 * high, _LARGEST)
     steps: FloatArray = high * np.linspace(0.0, 1.0, _STEPS) ** 2
     return steps

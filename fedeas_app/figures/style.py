@@ -193,3 +193,11 @@ def legend_below(figure: Figure, theme: Theme, handles: Sequence[Any]) -> None:
         columnspacing=1.2,
         borderaxespad=0.2,
     )
+
+
+def fitted(text: str, length: int) -> str:
+    """Cut a text down in its middle: long names often differ at an end alone."""
+    if len(text) <= length:
+        return text
+    head = length // 2
+    return f"{text[:head]}…{text[len(text) - (length - head - 1) :]}"

@@ -43,11 +43,16 @@ class Rule:
     reference : array, shape (m,)
         The values of the last ``oui-window`` rounds.
     fit : BetaFit or None
-        None where ranks took its place.
+        None where ranks took its place, or where there was nothing to tell apart.
     """
 
     reference: FloatArray
     fit: BetaFit | None
+
+    @property
+    def alike(self) -> bool:
+        """Whether one value or equal values leave no tail, so that every score is 1."""
+        return bool(self.reference.min() == self.reference.max())
 
     def curve(self, grid: FloatArray) -> FloatArray:
         """Return the score that a client of each OUI would get, in the shape of `grid`."""

@@ -4,12 +4,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from statistics import fmean
 
+from fedeas_app.comparison.cells import matters
 from fedeas_app.comparison.reading import Comparison
 from fedeas_app.comparison.table import tables
 from fedeas_app.figures import Missing, Picture
-from fedeas_app.figures.budget_map import of_comparison
-from fedeas_app.report.parts import Fact, Table
+from fedeas_app.figures.budget_map import TITLE, of_comparison
+from fedeas_app.figures.concentration import SHAPING
+from fedeas_app.report.parts import Fact, SampleSheet, Table
 from fedeas_app.report.run_parts import dataset_name, short
+from fedeas_app.report.samples import sample_sheet
 from fedeas_app.report.wording import listed, percent, plural, whole
 from fedeas_app.runs.reading import Run
 from fedeas_app.settings import Value
@@ -66,13 +69,17 @@ def facts(comparison: Comparison) -> list[Fact]:
 
 
 def _leaders(comparison: Comparison) -> Iterator[Fact]:
+    """Tell who leads among the arms with the most seeds: fewer may be the lucky ones."""
+    seeds = max(len(arm.runs) for arm in comparison.arms)
+    arms = [arm for arm in comparison.arms if len(arm.runs) == seeds]
+    fewer = sum(0 < len(arm.runs) < seeds for arm in comparison.arms)
+    without = f"; without {plural(fewer, 'arm')} of fewer seeds" if fewer else ""
     for key, name in (("final", "Highest final accuracy"), ("auc", "Highest AUC")):
-        run_arms = [arm for arm in comparison.arms if arm.runs]
-        means = [fmean(run.summary[key] for run in arm.runs) for arm in run_arms]
+        means = [fmean(run.summary[key] for run in arm.runs) for arm in arms]
         best = max(means)
-        arm = run_arms[means.index(best)]
+        label = arms[means.index(best)].label
         value = percent(best) if key == "final" else f"{best:.4f}"
-        yield Fact(name, value, f"{arm.label}, mean of {plural(len(arm.runs), 'seed')}")
+        yield Fact(name, value, f"{label}, mean of {plural(seeds, 'seed')}{without}")
 
 
 def result_tables(comparison: Comparison) -> list[Table]:
@@ -91,35 +98,52 @@ def failed_table(comparison: Comparison) -> Table:
 
 
 def budget_maps(comparison: Comparison) -> list[Picture]:
-    """Return a map for each further partition of the first seed.
+    """Return a map for each further partition of the seed that the first map is of, up to five.
 
     The comparison's own figures show that of the first; there are more where α is varied, say.
     """
+    groups = _partitions(comparison)
+    shared = _shared([group[0] for group in groups])
     maps: list[Picture] = []
-    for key, part in list(_partitions(comparison).items())[1:_MOST_MAPS]:
-        figure = of_comparison(part)
+    for group in groups[1:_MOST_MAPS]:
+        figure = of_comparison(_only(comparison, group))
         if not isinstance(figure, Missing):
-            maps.append(replace(figure, title=f"{figure.title}: {key}", name=f"map-{len(maps)}"))
+            title = f"{figure.title}: {_how(group[0], shared)}"
+            maps.append(replace(figure, title=title, name=f"map-{len(maps)}"))
     return maps
 
 
-def _partitions(comparison: Comparison) -> dict[str, Comparison]:
-    """Split a comparison by the clients' real images, within its first seed."""
+def maps_left_out(comparison: Comparison) -> list[Missing]:
+    """Say how many partitions have no map, as there are too many."""
+    left = len(_partitions(comparison)) - _MOST_MAPS
+    if left <= 0:
+        return []
+    return [Missing(TITLE, f"{plural(left, 'more partition')} of the same seed.")]
+
+
+def _partitions(comparison: Comparison) -> list[list[Run]]:
+    """Return the runs of the first map's seed, by their clients' real images."""
+    groups: dict[tuple[object, ...], list[Run]] = {}
     known = [run for run in runs_of(comparison) if run.counts is not None]
-    seed = min((run.settings.seed for run in known), default=0)
-    groups: dict[bytes, list[Run]] = {}
     for run in known:
-        if run.settings.seed == seed and run.counts is not None:
-            groups.setdefault(run.counts.real.tobytes(), []).append(run)
-    return {_how(group[0]): _only(comparison, group) for group in groups.values()}
+        if run.settings.seed == known[0].settings.seed and run.counts is not None:
+            real = run.counts.real
+            groups.setdefault((real.shape, real.tobytes()), []).append(run)
+    return list(groups.values())
 
 
-def _how(run: Run) -> str:
-    settings = run.settings
-    noisy = f", {settings.noisy_fraction:.0%} noisy" if settings.noisy_fraction else ""
-    rare = f", {settings.rare_fraction:.0%} rare" if settings.rare_fraction else ""
-    clients = f"{settings.num_clients} clients"
-    return f"{clients}, {settings.partitioner}, α = {settings.alpha:g}{noisy}{rare}"
+def _shared(runs: list[Run]) -> set[str]:
+    """Return the keys in which all runs agree."""
+    flats = [run.settings.to_flat() for run in runs]
+    return {key for key in flats[0] if len({flat[key] for flat in flats}) == 1} if flats else set()
+
+
+def _how(run: Run, shared: set[str]) -> str:
+    """Name a partition by what tells it from the others."""
+    values = run.settings.to_flat()
+    told = SHAPING - shared
+    words = [f"{k} = {v}" for k, v in values.items() if k in told and matters(k, run.settings)]
+    return ", ".join(words) or run.directory.name
 
 
 def _only(comparison: Comparison, kept: list[Run]) -> Comparison:
@@ -129,6 +153,26 @@ def _only(comparison: Comparison, kept: list[Run]) -> Comparison:
         for arm in comparison.arms
     )
     return replace(comparison, arms=arms)
+
+
+def sample_sheets(comparison: Comparison) -> list[SampleSheet]:
+    """Return what each generator made, of the first run that kept some; or why none did."""
+    found: dict[str, SampleSheet] = {}
+    for arm in comparison.arms:
+        for run in arm.runs:
+            generator = str(run.manifest.get("digests", {}).get("generator", ""))
+            if generator not in found and (sheet := sample_sheet(run)).image:
+                of = f"{arm.label}, seed {run.settings.seed} ({run.directory.name})"
+                found[generator] = replace(sheet, of=of)
+    return list(found.values()) or [_no_samples(comparison)]
+
+
+def _no_samples(comparison: Comparison) -> SampleSheet:
+    """Return the reason of the first run that should have some."""
+    runs = runs_of(comparison)
+    if not runs:
+        return SampleSheet(absent="No run has completed yet.")
+    return sample_sheet(max(runs, key=lambda run: run.settings.policy != "none"))
 
 
 def shared_values(comparison: Comparison) -> dict[str, Value]:

@@ -6,13 +6,14 @@ import re
 from collections.abc import Iterable
 from math import sqrt
 
+from matplotlib.figure import Figure
 from PIL import Image
 
 from fedeas_app.errors import first_line
-from fedeas_app.figures import DARK, LIGHT, Missing, Picture, Theme, to_png, to_svg
+from fedeas_app.figures import DARK, LIGHT, Missing, Picture, to_png, to_svg
 from fedeas_app.report.parts import Drawing
 
-_LARGEST_SVG = 200_000  # bytes: thousands of marks are smaller as pixels
+_LARGEST_SVG = 270_000  # characters of its address: thousands of marks are smaller as pixels
 _LARGEST_AREA = 80.0  # square inches
 _COLORS = 32
 _MOST_PIXELS = 3_000_000
@@ -39,21 +40,29 @@ def embed_all(pictures: Iterable[Picture]) -> tuple[list[Drawing], list[Missing]
 
 
 def embed(picture: Picture) -> Drawing:
-    """Draw a picture for both themes."""
-    light, width, height = _image(picture, LIGHT)
-    dark, _, _ = _image(picture, DARK)
-    return Drawing(picture.title, picture.caption, picture.alt, light, dark, width, height)
+    """Draw a picture for both themes, in the same format."""
+    figure, other = picture.draw(LIGHT), picture.draw(DARK)
+    width, height = (round(_PIXELS * float(side)) for side in figure.get_size_inches())
+    light = _drawn(figure)
+    images = (light, _svg(other)) if light else (_pixels(figure), _pixels(other))
+    return Drawing(picture.title, picture.caption, picture.alt, *images, width, height)
 
 
-def _image(picture: Picture, theme: Theme) -> tuple[str, int, int]:
-    figure = picture.draw(theme)
-    inches = figure.get_size_inches()
-    width, height = (round(_PIXELS * float(side)) for side in inches)
-    if float(inches.prod()) <= _LARGEST_AREA:  # a larger one has dozens of panels: spare the try
-        svg = _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", to_svg(figure)).encode()
-        if len(svg) <= _LARGEST_SVG:
-            return data_uri(svg, "image/svg+xml"), width, height
-    return data_uri(_small(to_png(figure)), "image/png"), width, height
+def _drawn(figure: Figure) -> str:
+    """Return the address of a figure as a drawing; empty where pixels take less."""
+    if float(figure.get_size_inches().prod()) > _LARGEST_AREA:
+        return ""  # it has dozens of panels: spare the try
+    address = _svg(figure)
+    return address if len(address) <= _LARGEST_SVG else ""
+
+
+def _svg(figure: Figure) -> str:
+    text = _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", to_svg(figure))
+    return data_uri(text.encode(), "image/svg+xml")
+
+
+def _pixels(figure: Figure) -> str:
+    return data_uri(_small(to_png(figure)), "image/png")
 
 
 def _small(png: bytes) -> bytes:

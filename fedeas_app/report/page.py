@@ -65,7 +65,7 @@ def _run_page(directory: Path) -> dict[str, Any]:
         "plan": run_parts.plan_table(run),
         "rounds": run_parts.rounds_table(run),
         "failures": run_parts.failures_table(run),
-        "samples": sample_sheet(run),
+        "samples": [sample_sheet(run)],
         "configuration": configuration.tables(run.settings.to_flat()),
         "provenance": [run_parts.versions_table(run), run_parts.digests_table(run)],
     }
@@ -85,7 +85,12 @@ def _comparison_page(directory: Path) -> dict[str, Any]:
         "facts": comparison_parts.facts(comparison),
         "tables": comparison_parts.result_tables(comparison),
         "drawings": drawings,
-        "missing": undrawn + comparison_missing(comparison),
+        "missing": [
+            *undrawn,
+            *comparison_missing(comparison),
+            *comparison_parts.maps_left_out(comparison),
+        ],
         "failed": comparison_parts.failed_table(comparison),
+        "samples": comparison_parts.sample_sheets(comparison),
         "configuration": configuration.tables(comparison_parts.shared_values(comparison)),
     }

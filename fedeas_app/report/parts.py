@@ -73,6 +73,8 @@ class SampleSheet:
         The names of its rows.
     absent : str
         Why there is none, in a sentence.
+    of : str
+        Whose it is, where a page shows several runs.
     """
 
     image: str = ""
@@ -80,3 +82,4 @@ class SampleSheet:
     height: int = 0
     classes: Sequence[str] = ()
     absent: str = ""
+    of: str = ""

@@ -11,7 +11,7 @@ from fedeas_app.data.scenarios import describe_in_words
 from fedeas_app.report.parts import Fact, Table
 from fedeas_app.report.wording import NONE, listed, number, percent, plural, seconds, whole
 from fedeas_app.runs.reading import Run
-from fedeas_app.settings import Settings
+from fedeas_app.settings import OWN, Settings
 
 _DISTINCT_FAILURES = 50
 _LONGEST_TEXT = 2000  # characters of a client's own words
@@ -54,6 +54,8 @@ def _clients(settings: Settings) -> str:
 
 
 def _spread(settings: Settings) -> str:
+    if settings.dataset == OWN:
+        return "each its own"
     if settings.partitioner == "iid":
         return "spread evenly"
     if settings.partitioner == "classes":
@@ -94,7 +96,7 @@ def trouble(run: Run) -> str:
 
 def facts(run: Run) -> list[Fact]:
     """Return the numbers that matter most."""
-    return [*_accuracies(run), _synthesis(run), _failures(run), _time(run)]
+    return [*_accuracies(run), *_measured(run), _synthesis(run), _failures(run), _time(run)]
 
 
 def _accuracies(run: Run) -> list[Fact]:
@@ -111,6 +113,18 @@ def _accuracies(run: Run) -> list[Fact]:
         auc = number(run.summary["auc"], ".4f")
         found.append(Fact("AUC", auc, "mean height of the accuracy curve"))
     return found
+
+
+def _measured(run: Run) -> list[Fact]:
+    """Say who evaluated the global model; a record without a manifest does not know."""
+    who = run.manifest.get("evaluated-on")
+    if not run.rounds or who is None:
+        return []
+    if who != "clients":
+        return [Fact("Evaluated on", "server", "its test set")]
+    held = run.rounds[-1].get("held-out")
+    number_of = "" if held is None else f"{whole(held)} "
+    return [Fact("Evaluated on", "clients", f"{number_of}images that they hold out")]
 
 
 def _synthesis(run: Run) -> Fact:

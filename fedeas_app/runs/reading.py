@@ -1,19 +1,29 @@
 """A finished or broken-off run, read back from its directory."""
 
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedeas_app.errors import UserError
+from fedeas_app.errors import UserError, first_line
 from fedeas_app.files import write_text
 from fedeas_app.runs.directory import read_lines
+from fedeas_app.runs.validation import (
+    check_length,
+    check_manifest,
+    check_plan,
+    check_rounds,
+    check_summary,
+)
 from fedeas_app.settings import Settings, read_toml
 
-_COUNTS = "counts.json"
+_COUNTS: Final = "counts.json"
+_ROUNDS: Final = "rounds.jsonl"
+_DAMAGE: Final = (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError)
 
 
 @dataclass(frozen=True)
@@ -101,18 +111,20 @@ def read_run(directory: Path) -> Run:
     """
     if not is_run(directory):
         raise UserError(f"{directory} is not a run's directory: no config.toml and summary.json.")
+    parts = {name: _part(directory, file, read) for name, (file, read) in _PARTS.items()}
+    run = Run(directory=directory, **parts)
+    if run.completed:
+        _part(directory, _ROUNDS, lambda _: check_length(len(run.trained), run.settings.rounds))
+    return run
+
+
+def _part(directory: Path, file: str, read: Callable[[Path], Any]) -> Any:
     try:
-        return Run(
-            directory=directory,
-            settings=Settings.parse(read_toml(directory / "config.toml")),
-            summary=_read_json(directory / "summary.json"),
-            manifest=_read_json(directory / "manifest.json"),
-            plan=_read_json(directory / "plan.json"),
-            rounds=tuple(read_lines(directory / "rounds.jsonl")),
-            counts=_read_counts(directory / _COUNTS),
-        )
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"The run in {directory} cannot be read: {error}.") from error
+        return read(directory / file)
+    except (UserError, *_DAMAGE) as error:
+        raise UserError(
+            f"The run in {directory} cannot be read: {file}: {first_line(error)}."
+        ) from error
 
 
 def write_counts(directory: Path, counts: ClassCounts) -> None:
@@ -126,20 +138,52 @@ def write_counts(directory: Path, counts: ClassCounts) -> None:
 
 
 def _read_counts(path: Path) -> ClassCounts | None:
-    content = _read_json(path)
+    content = _json(path)
     if not content:
         return None
     real, synthetic = (np.array(content[name], np.int64) for name in ("real", "synthetic"))
     classes = tuple(map(str, content["classes"]))
     if real.ndim != 2 or real.shape != synthetic.shape or real.shape[1] != len(classes):
-        raise ValueError(f"{path.name} holds tables of different shapes")
+        raise ValueError("it holds tables of different shapes")
+    if min(real.min(initial=0), synthetic.min(initial=0)) < 0:
+        raise ValueError("it holds a negative count")
     return ClassCounts(classes, real, synthetic)
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def _read_settings(path: Path) -> Settings:
+    return Settings.parse(read_toml(path))
+
+
+def _read_rounds(path: Path) -> tuple[dict[str, Any], ...]:
+    lines = read_lines(path)
+    check_rounds(lines)
+    return tuple(lines)
+
+
+def _checked(check: Callable[[Mapping[str, Any]], None]) -> Callable[[Path], dict[str, Any]]:
+    def read(path: Path) -> dict[str, Any]:
+        content = _json(path)
+        if path.is_file():
+            check(content)
+        return content
+
+    return read
+
+
+def _json(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     content = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(content, dict):
-        raise TypeError(f"{path.name} holds no table")
+        raise TypeError("it holds no table")
     return content
+
+
+_PARTS: Final[dict[str, tuple[str, Callable[[Path], Any]]]] = {
+    "settings": ("config.toml", _read_settings),
+    "summary": ("summary.json", _checked(check_summary)),
+    "manifest": ("manifest.json", _checked(check_manifest)),
+    "plan": ("plan.json", _checked(check_plan)),
+    "rounds": (_ROUNDS, _read_rounds),
+    "counts": (_COUNTS, _read_counts),
+}

@@ -11,8 +11,10 @@ import tomli_w
 from typer.testing import CliRunner
 
 from fedeas_app.commands import app, compare
+from fedeas_app.comparison import drawing
 from fedeas_app.comparison.reading import read_comparison
 from fedeas_app.errors import UserError
+from fedeas_app.figures import Picture
 from fedeas_app.forecast import Forecast
 
 FEDEAS = Path(sys.executable).with_name("fedeas")
@@ -47,9 +49,13 @@ class Runs:
         (directory / "config.toml").write_text(
             tomli_w.dumps({k: v for k, v in settings.to_flat().items() if k != "run-name"})
         )
-        line = {"round": 1, "accuracy": accuracy, "participants": [], "failures": {}}
+        lines = [
+            {"round": n, "accuracy": accuracy, "participants": [], "failures": {}}
+            for n in range(1, settings.rounds + 1)
+        ]
         (directory / "preparation.jsonl").write_text(json.dumps({"synthetic": 3}) + "\n")
-        (directory / "rounds.jsonl").write_text(json.dumps(line) + "\n")
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        (directory / "rounds.jsonl").write_text(text)
         summary = {"final": accuracy, "best": accuracy, "auc": accuracy}
         seconds = {"load": 1.0, "prepare": 2.0, "train": 3.0}
         self.write(
@@ -97,7 +103,7 @@ def test_flags_alone_make_a_comparison(fedeas, runs, tmp_path):
     assert "fedavg 2 50.5 ± 0.7 50.5 ± 0.7 0.505 ± 0.007 – " in " ".join(done.stdout.split())
     assert "Against fedavg" in done.stdout
     assert "+25.0 [+25.0, +25.0]" in done.stdout
-    assert "Within a seed, all cells had the same data" in done.stdout
+    assert "Cells that share a seed and what describes the data had the same data" in done.stdout
     assert {path.name for path in (tmp_path / "here").iterdir()} >= {
         "cells", "comparison.json", "grid.toml", "table.csv", "table.md",
     }  # fmt: skip
@@ -204,11 +210,45 @@ def test_texts_with_commas_are_varied_as_a_list(fedeas, runs, tmp_path):
     assert labels == ["generator-classes=a,b", "generator-classes=c,d"]
 
 
+def test_nothing_is_said_of_agreement_where_nothing_was_compared(fedeas):
+    done = fedeas("--set", "strategy=fedavg", "--vary", "alpha=0.1,1", "--out", "here")
+    assert done.exit_code == 0, done.output
+    assert "Cells that share" not in done.stdout
+
+
+def test_a_key_that_is_varied_twice_has_all_values(fedeas, runs):
+    fedeas("--vary", "strategy=fedavg", "--vary", "strategy=fedoui,moon", "--out", "here")
+    assert [strategy for strategy, *_ in runs.asked] == ["fedavg", "fedoui", "moon"]
+
+
+def test_figures_are_those_of_the_last_start(fedeas, tmp_path):
+    fedeas(*FLAGS, "--out", "here")
+    accuracy = tmp_path / "here/figures/accuracy.svg"
+    before = accuracy.read_bytes()
+    (tmp_path / "here/figures/stale.svg").touch()
+    fedeas("here", "--vary", "seed=0")
+    assert accuracy.read_bytes() != before
+    assert not (tmp_path / "here/figures/stale.svg").exists()
+    assert not (tmp_path / "here/.figures").exists()
+
+
+def test_a_figure_that_cannot_be_drawn_is_named_below_the_tables(fedeas, monkeypatch, tmp_path):
+    def paint(theme):
+        raise ValueError("no such letter\nand more")
+
+    broken = Picture("broken", "Broken", "", "", paint)
+    monkeypatch.setattr(drawing, "comparison_figures", lambda comparison: [broken])
+    done = fedeas(*FLAGS, "--out", "here")
+    assert done.exit_code == 0, done.output
+    line = "The figure 'Broken' cannot be drawn (no such letter)."
+    assert done.stdout.index("Test accuracy\n") < done.stdout.index(line)
+
+
 def test_what_is_finished_is_shown_without_torch(fedeas, tmp_path):
     fedeas(*FLAGS, "--out", "here")
     program = (
         "import sys; from fedeas_app.commands import app; app(standalone_mode=False);"
-        "assert not {'torch', 'matplotlib', 'flwr'} & set(sys.modules)"
+        "assert not {'torch', 'flwr'} & set(sys.modules)"
     )
     done = subprocess.run(
         [sys.executable, "-c", program, "compare", str(tmp_path / "here")],

@@ -15,11 +15,15 @@ PARSE = Settings.parse
 
 def plan_of(directory, *blocks, baseline=None, target=None, **shared):
     """Return the design of a grid of small runs."""
-    grid = Grid(blocks=blocks, shared=shared, baseline=baseline or {}, target=target)
+    grid = Grid(
+        blocks=blocks, shared={"rounds": 1} | shared, baseline=baseline or {}, target=target
+    )
     return design(make_cells(grid, {"num-clients": 2}, PARSE, directory), grid)
 
 
-def write_record(cell, accuracies=(0.4, 0.6), status="completed", digests=None, **plan):
+def write_record(
+    cell, accuracies=(0.4, 0.6), status="completed", digests=None, versions=None, **plan
+):
     """Leave what a run would, in the place of a cell."""
     directory = cell.directory
     directory.mkdir(parents=True)
@@ -30,11 +34,18 @@ def write_record(cell, accuracies=(0.4, 0.6), status="completed", digests=None, 
     summary = {"status": status, **curve, "failures": 0, "seconds": seconds}
     _json(directory / "summary.json", summary)
     known = {"train": "t", "test": "u", "partition": "p", "initial-model": "m"}
-    _json(directory / "manifest.json", {"digests": known | (digests or {}), "classes": ["a", "b"]})
+    manifest = {"digests": known | (digests or {}), "versions": {"torch": "2"} | (versions or {})}
+    _json(directory / "manifest.json", manifest | {"classes": ["a", "b"]})
     made = {"real": 100, "synthetic": 0, "made": 0, "imbalance-before": 0.5, "imbalance-after": 0.5}
-    _json(directory / "plan.json", made | {"clients": [{"seconds": 1.5}, {"seconds": 0.5}]} | plan)
+    _json(directory / "plan.json", made | {"clients": [client(0, 1.5), client(1, 0.5)]} | plan)
     lines = [line(n, accuracy) for n, accuracy in enumerate(accuracies, 1)]
     (directory / "rounds.jsonl").write_text("".join(json.dumps(each) + "\n" for each in lines))
+
+
+def client(partition, seconds):
+    """Return a client of plan.json."""
+    counts = {"partition-id": partition, "num-examples": 50, "synthetic": 0, "made": 0}
+    return counts | {"imbalance-before": 0.5, "imbalance-after": 0.5, "seconds": seconds}
 
 
 def line(number, accuracy, asked=(0, 1)):

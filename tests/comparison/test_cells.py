@@ -1,5 +1,6 @@
 """The cells of a grid: each once, with a name of its own, or a sentence before anything starts."""
 
+import hashlib
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,31 @@ def test_blocks_may_overlap(tmp_path):
 
 def test_a_number_is_the_same_however_it_is_written(tmp_path):
     assert len(made(tmp_path, {"beta": [6, 6.0]})) == 1
+
+
+@pytest.mark.parametrize(
+    ("strategy", "key", "value"),
+    [
+        ("fedprox", "proximal-mu", 0.01), ("fedavg", "proximal-mu", 0.0),
+        ("fedavgm", "server-learning-rate", 1.0), ("fedadam", "server-learning-rate", 0.01),
+    ],
+)  # fmt: skip
+def test_what_auto_comes_to_is_the_same_cell(tmp_path, strategy, key, value):
+    (cell,) = made(tmp_path, {"strategy": [strategy], key: ["auto", value]})
+    assert cell.has_settings(PARSE({"strategy": strategy, key: value}))
+    assert len(made(tmp_path, {"strategy": [strategy], key: [value, 0.5]})) == 2
+
+
+def test_a_cell_of_default_values_is_called_by_them_alone(tmp_path):
+    (cell,) = made(tmp_path, {"strategy": ["fedprox"], "seed": [3]}, **{"num-clients": "auto"})
+    digest = hashlib.sha256(b'{"seed": 3, "strategy": "fedprox"}').hexdigest()
+    assert cell.name == f"fedprox-fedeas-s3-{digest[:8]}"
+
+
+def test_data_that_no_simulation_has_are_refused(tmp_path):
+    own = {"dataset": "own", "classes": "a,b", "image-size": 8, "image-channels": 1}
+    with pytest.raises(UserError, match="dataset is 'own', but a comparison runs in simulation"):
+        made(tmp_path, {}, **own)
 
 
 def test_places_do_not_change_a_name(tmp_path):
@@ -110,6 +136,17 @@ def test_only_keys_that_exist_are_spoken_of():
         ("sampler", {"policy": "full"}, True),
         ("beta", {"policy": "uniform"}, True),
         ("rounds", {}, True),
+        ("oui-layers", {"strategy": "fedavg"}, False),
+        ("oui-probe-size", {"strategy": "fedoui"}, True),
+        ("weight-by", {"policy": "none"}, False),
+        ("weight-by", {}, True),
+        ("pool-dataset", {}, False),
+        ("pool-dataset", {"generator": "pool"}, True),
+        ("pool-dataset", {"generator": "pool", "policy": "none"}, False),
+        ("sampler-steps", {"generator": "pool"}, False),
+        ("generation-precision", {"generator": "pool"}, False),
+        ("min-partition-size", {"partitioner": "iid"}, False),
+        ("min-partition-size", {"partitioner": "classes"}, True),
     ],
 )
 def test_what_a_key_matters_to(key, values, answer):

@@ -3,6 +3,10 @@
 import pytest
 from made_up_cells import plan_of
 
+from fedeas_app.commands.configuration import resolve
+from fedeas_app.comparison.cells import make_cells
+from fedeas_app.comparison.design import design
+from fedeas_app.comparison.grid import Grid
 from fedeas_app.errors import UserError
 
 
@@ -75,6 +79,45 @@ def test_an_arm_without_a_counterpart_is_compared_with_none(tmp_path):
     blocks = {"strategy": ["fedavg", "fedoui"]}, {"strategy": ["fedprox"], "alpha": [1]}
     plan = plan_of(tmp_path, *blocks, baseline={"strategy": "fedavg"})
     assert baselines(plan)["fedprox α=1"] is None
+
+
+def test_a_baseline_is_found_by_the_keys_that_matter_to_an_arm(tmp_path):
+    block = {"strategy": ["fedavg", "fedoui"], "oui-gamma": [1, 0.5]}
+    plan = plan_of(tmp_path, block, baseline={"oui-gamma": 1}, policy="none")
+    assert baselines(plan) == {"fedavg": None, "fedoui γ=1": None, "fedoui γ=0.5": "fedoui γ=1"}
+
+
+def test_a_baseline_may_say_what_does_not_matter_to_it(tmp_path):
+    wanted = {"strategy": "fedavg", "policy": "none", "beta": 2}
+    block = {"strategy": ["fedavg", "fedoui"], "policy": ["none"]}
+    assert plan_of(tmp_path, block, baseline=wanted, beta=2).baseline == "fedavg"
+
+
+@pytest.mark.parametrize("mu", ["auto", 0.01])
+def test_a_baseline_is_what_its_values_come_to(tmp_path, mu):
+    block = {"strategy": ["fedprox"], "proximal-mu": [0.01, 0.1]}
+    plan = plan_of(tmp_path, block, baseline={"proximal-mu": mu})
+    assert plan.baseline == "proximal-mu=0.01"
+
+
+def test_a_baseline_is_resolved_as_cells_are(tmp_path):
+    grid = Grid(
+        blocks=[{"strategy": ["fedavg", "fedoui"], "num-clients": ["auto", 5]}],
+        baseline={"strategy": "fedavg", "num-clients": "auto"},
+    )
+    plan = design(make_cells(grid, {}, resolve, tmp_path), grid, resolve)
+    assert plan.baseline == "fedavg num-clients=10"
+
+
+def test_what_does_not_matter_to_an_arm_need_not_agree_if_one_baseline_is_left(tmp_path):
+    blocks = (
+        {"policy": ["none"], "alpha": [0.1, 1]},
+        {"policy": ["fedeas"], "beta": [2], "alpha": [0.1]},
+        {"policy": ["fedeas"], "beta": [6], "alpha": [1]},
+    )
+    found = baselines(plan_of(tmp_path, *blocks, baseline={"policy": "fedeas"}))
+    assert found["none α=0.1"] == "fedeas β=2 α=0.1"
+    assert found["none α=1"] == "fedeas β=6 α=1"
 
 
 @pytest.mark.parametrize("baseline", [{"policy": "fedeas"}, {"strategy": "fedavg"}])

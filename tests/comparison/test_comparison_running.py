@@ -104,10 +104,31 @@ def test_a_completed_run_of_other_settings_is_not_touched(tmp_path):
     _, cell = plan.cells[0]
     write_record(cell)
     config = cell.directory / "config.toml"
-    config.write_text(config.read_text().replace("rounds = 15", "rounds = 14"))
+    config.write_text(config.read_text().replace("momentum = 0.9", "momentum = 0.8"))
     with pytest.raises(UserError, match="holds a run of other settings"):
         run(plan, tmp_path)
     assert cell.directory.is_dir()
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("config.toml", "a-key-of-another-version = 1\n"),
+        ("plan.json", "{"),
+        ("summary.json", "{"),
+        ("config.toml", None),
+    ],
+)
+def test_a_completed_run_that_cannot_be_read_is_not_touched(tmp_path, name, content):
+    plan = plan_of(tmp_path, BLOCK)
+    _, cell = plan.cells[0]
+    write_record(cell)
+    (cell.directory / "model.safetensors").touch()
+    damaged = cell.directory / name
+    damaged.write_text(content) if content else damaged.unlink()
+    with pytest.raises(UserError, match=r"a completed run that this version cannot read .*--out"):
+        run(plan, tmp_path)
+    assert (cell.directory / "model.safetensors").exists()
 
 
 def test_a_damaged_index_is_written_anew(tmp_path):
@@ -136,6 +157,14 @@ def test_the_lock_of_a_process_that_was_killed_blocks_nobody(tmp_path):
 
 
 def test_a_directory_of_something_else_is_refused(tmp_path):
+    (tmp_path / "thesis.tex").touch()
+    with pytest.raises(UserError, match="holds something other than a comparison"):
+        enter(tmp_path)
+
+
+def test_a_start_that_was_ended_after_its_grid_goes_on(tmp_path):
+    (tmp_path / "grid.toml").touch()
+    enter(tmp_path)
     (tmp_path / "thesis.tex").touch()
     with pytest.raises(UserError, match="holds something other than a comparison"):
         enter(tmp_path)

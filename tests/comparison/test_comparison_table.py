@@ -3,6 +3,7 @@
 import pytest
 from made_up_cells import plan_of, write_record
 
+from fedeas_app.comparison import table as table_module
 from fedeas_app.comparison.table import markdown, tables
 from fedeas_app.comparison.writing import write_comparison
 
@@ -45,7 +46,7 @@ def test_accuracy(compared):
 def test_cost_marks_what_came_from_the_cache_and_matched_budgets(compared):
     table = tables(compared)[1]
     assert table.rows == (
-        ("none", "0", "0", "2.0 ± 0.0", "3.0 ± 0.0"),
+        ("none", "0", "0", "–", "3.0 ± 0.0"),
         ("fedeas", "1,200", "400", "2.0 ± 0.0*", "3.0 ± 0.0"),
         ("uniform", "1,200", "400", "2.0*", "3.0"),
     )
@@ -58,9 +59,25 @@ def test_differences_are_paired(compared):
     assert table.title == "Against none"
     # Final: +30 and −30 points; error 30, and t(0.975; 1) = 12.7062.
     assert table.rows[0] == (
-        "fedeas", "2", "+0.0 [−381.2, +381.2]", "1 of 2", "+0.125 [−2.734, +2.984]", "1 of 2",
+        "fedeas", "2", "0.0 [−381.2, +381.2]", "1 of 2", "+0.125 [−2.734, +2.984]", "1 of 2",
     )  # fmt: skip
     assert table.rows[1] == ("uniform", "1", "−30.0", "0 of 1", "−0.200", "0 of 1")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0, "0.000"), (-0.0004, "0.000"), (0.0004, "0.000"), (-0.0006, "−0.001"), (0.5, "+0.500")],
+)
+def test_a_rounded_zero_has_no_sign(value, text):
+    assert table_module._signed(value, "+.3f") == text
+
+
+def test_an_arm_without_a_counterpart_is_named(tmp_path):
+    curves = {("none", 0): [0.5], ("fedeas", 0): [0.75]}
+    blocks = {"policy": ["none", "fedeas"]}, {"policy": ["fedeas"], "alpha": [1.0]}
+    table = tables(table_of(tmp_path, curves, *blocks, baseline={"policy": "none"}))[2]
+    assert [row[0] for row in table.rows] == ["fedeas α=0.1"]
+    assert table.notes[1] == "Compared with none, for want of a counterpart: fedeas α=1."
 
 
 def test_without_a_baseline_or_a_target_there_is_nothing_about_them(tmp_path):

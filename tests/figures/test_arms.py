@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from made_up_runs import make_comparison, make_run
 
-from fedeas_app.figures.arms import series, shown_arms, shown_run, spread, tell
+from fedeas_app.figures import accuracy, loss
+from fedeas_app.figures.arms import measured_on, series, shown_arms, shown_run, spread, tell
 
 
 def test_arms_keep_their_place_when_one_has_no_runs():
@@ -50,3 +51,23 @@ def test_numbers_are_told_from_the_largest_to_the_smallest():
 def test_of_many_numbers_the_best_three_and_the_last_are_told():
     many = [(f"arm {n}", float(n), str(n)) for n in range(20)]
     assert tell(many) == "arm 19: 19; arm 18: 18; arm 17: 17; … 16 between …; arm 0: 0."
+
+
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [
+        (["server", "server"], "the server's test set"),
+        ([None], "the server's test set"),  # records from before it was said
+        (["clients"], "the images that the clients hold out"),
+        (["server", "clients"], "the server's test set or, where it has none, the images"),
+    ],
+)
+def test_where_accuracy_was_measured_is_said(where, words):
+    runs = [make_run() for _ in where]
+    for run, place in zip(runs, where, strict=True):
+        run.manifest.update({"evaluated-on": place} if place else {})
+    assert measured_on(runs).startswith(words)
+    captions = [accuracy.of_comparison(make_comparison([("a", {}, runs)])).caption]
+    if len(set(where)) == 1:
+        captions += [accuracy.of_run(runs[0]).caption, loss.of_run(runs[0]).caption]
+    assert all(f" on {words}" in caption for caption in captions)

@@ -53,6 +53,8 @@ def test_a_full_comparison_has_every_figure(grid):
         "budget-map",
         "concentration",
         "diminishing-returns",
+        "oui-weights-1",
+        "oui-weights-2",
     ]
     assert comparison_missing(grid) == []
     check(comparison_figures(grid), DARK)
@@ -76,4 +78,4 @@ def test_a_run_that_failed_at_once_has_only_reasons():
 def test_a_comparison_without_runs_has_only_reasons(arms):
     comparison = make_comparison(arms)
     assert comparison_figures(comparison) == []
-    assert len(comparison_missing(comparison)) == 8
+    assert len(comparison_missing(comparison)) == 9

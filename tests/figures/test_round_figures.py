@@ -77,3 +77,10 @@ def test_cohorts_of_different_sizes_have_no_line():
 @pytest.mark.parametrize("make", [loss.of_run, drift.of_run, effective_clients.of_run])
 def test_a_run_without_rounds_has_none_of_them(make):
     assert isinstance(make(make_run(())), Missing)
+
+
+def test_drift_is_from_the_mean_whatever_the_server_makes_of_it(grid):
+    run = make_run((0.3, 0.5), strategy="fedadam")  # applies a step of its own along the mean
+    for picture in (drift.of_run(run), drift.of_comparison(grid)):
+        assert "lie from their weighted mean" in picture.caption
+        assert "applies" not in picture.caption

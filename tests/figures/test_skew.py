@@ -5,8 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from made_up_runs import make_run
 
 from fedeas_app import budget
+from fedeas_app.figures import diminishing
+from fedeas_app.figures.picture import Picture
 from fedeas_app.figures.skew import betas_beyond_full, cumulative_shares, removed, returns
 
 COUNTS = arrays(np.int64, st.tuples(st.integers(1, 5), st.integers(2, 5)),
@@ -72,3 +75,12 @@ def test_betas_rise_from_zero_to_more_than_full_balancing(real):
     full = int(budget.allocate(real, "full").sum())
     assert made[-1] >= full
     assert len(betas) == 1 if full == 0 else made[-1] > full
+
+
+def test_a_client_as_good_as_balanced_ends_at_the_largest_beta():
+    # 1 - H~ of 5,000,000 and 5,000,001 images is about 1e-15: no beta up to 2^53 makes the one
+    # image that full balancing does.
+    betas = betas_beyond_full([[5_000_000, 5_000_001]])
+    assert betas[-1] == 2.0**53
+    assert (np.diff(betas) > 0).all()
+    assert isinstance(diminishing.of_run(make_run(real=[[5_000_000, 5_000_001]])), Picture)

@@ -8,6 +8,7 @@ import pytest
 from fedeas_app.figures.style import (
     THEMES,
     canvas,
+    fitted,
     legend_columns,
     look,
     plain_logarithm,
@@ -122,3 +123,16 @@ def test_a_logarithmic_axis_has_plain_numbers(values, expected):
 )
 def test_a_legend_has_the_columns_that_fit(labels, columns):
     assert legend_columns(labels) == columns
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("melanoma", "melanoma"),
+        ("fourteen_signs", "fourteen_signs"),
+        ("melanocytic_nevus", "melanoc…_nevus"),
+        ("a name with spaces", "a name …spaces"),
+    ],
+)
+def test_a_long_name_is_cut_in_its_middle(text, shown):
+    assert fitted(text, 14) == shown

@@ -5,10 +5,11 @@ import io
 from xml.etree import ElementTree as ET  # our own drawings
 
 import numpy as np
+import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
-from fedeas_app.figures import Picture
+from fedeas_app.figures import Picture, to_svg
 from fedeas_app.report.drawings import embed, embed_all
 
 
@@ -66,6 +67,20 @@ def test_a_very_long_figure_keeps_its_shape_with_fewer_pixels():
 def test_the_same_picture_gives_the_same_bytes():
     for points in (50, 5000):
         assert embed(picture(2, 1, points)) == embed(picture(2, 1, points))
+
+
+@pytest.mark.parametrize(("points", "tried"), [(50, ["dots-light", "dots-dark"]),
+                                               (5000, ["dots-light"])])  # fmt: skip
+def test_a_large_drawing_is_tried_once(monkeypatch, points, tried):
+    seen = []
+
+    def spy(figure):
+        seen.append(figure.get_label())
+        return to_svg(figure)
+
+    monkeypatch.setattr("fedeas_app.report.drawings.to_svg", spy)
+    embed(picture(2, 1, points))
+    assert seen == tried
 
 
 def titled(words):

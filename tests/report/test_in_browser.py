@@ -51,7 +51,7 @@ def browser(tmp_path_factory):
 def pages(tmp_path_factory):
     place = tmp_path_factory.mktemp("reports")
     add_samples(write_run(place / "run"))
-    write_comparison(place / "comparison")
+    add_samples(write_comparison(place / "comparison") / "cells" / "fedoui-s0")
     for name in ("run", "comparison"):
         (place / f"{name}.html").write_text(render(place / name), encoding="utf-8")
     return place

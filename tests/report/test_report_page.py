@@ -147,6 +147,15 @@ def test_a_comparison_has_its_tables_and_says_what_failed(tmp_path):
     assert f"fedoui {SCRIPT} 1 {QUOTE} {LONG[:100]}" in text
 
 
+def test_a_comparison_has_samples(tmp_path):
+    directory = write_comparison(tmp_path / "it")
+    assert "no longer in the cache" in Page(render(directory)).text
+    add_samples(directory / "cells" / "fedoui-s0")
+    page = Page(render(directory))
+    assert f"fedoui {SCRIPT}, seed 0 (fedoui-s0)" in page.text
+    assert (page.all("img")[-1]["width"], page.all("img")[-1]["height"]) == ("530", "266")
+
+
 def test_other_directories_are_refused(tmp_path):
     with pytest.raises(UserError, match=r"neither a run's directory .* nor a comparison's"):
         render(tmp_path)

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from written import LONG, SCRIPT, break_off, write_run
+from written import LONG, SCRIPT, break_off, dump, line, manifest, write_run
 
 from fedeas_app.report import run_parts
 from fedeas_app.runs.reading import read_run
@@ -38,6 +38,10 @@ def test_the_headline_says_what_was_run(directory):
         ({"policy": "full"}, "and add 15 synthetic ones (policy full);"),
         ({"partitioner": "iid"}, "(spread evenly)"),
         ({"partitioner": "classes", "classes_per_client": 1}, "(1 class each)"),
+        (
+            {"dataset": "own", "image_size": 8, "image_channels": 1, "classes": "a,b"},
+            "(each its own)",
+        ),
         ({"fraction_train": 0.25, "local_epochs": 1}, "1 local epoch each, 25% of the clients"),
     ],
 )
@@ -156,3 +160,19 @@ def test_what_was_not_used_has_no_digest(directory):
     assert rows["partition"] == "c" * 64
     assert rows["generator"] == "–"
     assert dict(run_parts.versions_table(read_run(directory)).rows)["machine: cores"] == "2"
+
+
+@pytest.mark.parametrize(
+    ("where", "held_out", "fact"),
+    [
+        ("server", None, ("server", "its test set")),
+        ("clients", 1234, ("clients", "1,234 images that they hold out")),
+        ("clients", None, ("clients", "images that they hold out")),
+    ],
+)
+def test_who_evaluated_the_model_is_a_fact(directory, where, held_out, fact):
+    dump(directory / "manifest.json", manifest() | {"evaluated-on": where})
+    more = {} if held_out is None else {"held-out": held_out}
+    lines = [json.dumps(line(number) | more) + "\n" for number in (1, 2, 3)]
+    (directory / "rounds.jsonl").write_text("".join(lines))
+    assert values(run_parts.facts(read_run(directory)))["Evaluated on"] == fact
