@@ -14,7 +14,16 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from fedeas_app.data.sources import is_local
 from fedeas_app.errors import PublicError, UserError
 from fedeas_app.generators.registry import names_path
-from fedeas_app.settings import DEVICE, DEVICES_IN_WORDS, OWN, Settings, Value, explain, kebab
+from fedeas_app.settings import (
+    DEVICE,
+    DEVICES_IN_WORDS,
+    OWN,
+    Settings,
+    Value,
+    explain,
+    kebab,
+    refuse_relative,
+)
 
 _PLACES = ("cache-dir", "output-dir")
 _NEEDS = '--node-config "partition-id=0 num-partitions=3" (numbers of your own)'
@@ -51,12 +60,8 @@ class NodeSettings(BaseModel):
     @model_validator(mode="after")
     def _paths_do_not_depend_on_where_flower_runs(self) -> Self:
         for key in ("data_path", "cache_dir", "generator_path"):
-            path = Path(getattr(self, key) or "/")
-            if not path.is_absolute() and path.parts[:1] != ("~",):
-                raise ValueError(
-                    f"{kebab(key)} is {str(path)!r}; it must be absolute or begin with ~/, because "
-                    "Flower runs the app in a directory of its own"
-                )
+            if value := getattr(self, key):
+                refuse_relative(key, value)
         return self
 
     @classmethod

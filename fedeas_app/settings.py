@@ -35,6 +35,21 @@ def kebab(name: str) -> str:
     return name.replace("_", "-")
 
 
+def refuse_relative(key: str, value: str) -> None:
+    """Refuse a path that would depend on the directory in which Flower runs the app.
+
+    Raises
+    ------
+    ValueError
+    """
+    path = Path(value)
+    if not path.is_absolute() and path.parts[:1] != ("~",):
+        raise ValueError(
+            f"{kebab(key)} is {str(path)!r}; it must be absolute or begin with ~/, because Flower "
+            "runs the app in a directory of its own"
+        )
+
+
 class Settings(BaseModel):
     """Everything that decides a run; the defaults are the digits job.
 
@@ -239,12 +254,7 @@ class Settings(BaseModel):
     @model_validator(mode="after")
     def _paths_do_not_depend_on_where_flower_runs(self) -> Self:
         for key in ("cache_dir", "output_dir"):
-            path = Path(getattr(self, key))
-            if not path.is_absolute() and path.parts[:1] != ("~",):
-                raise ValueError(
-                    f"{kebab(key)} is {str(path)!r}; it must be absolute or begin with ~/, "
-                    "because Flower runs the app in a directory of its own"
-                )
+            refuse_relative(key, getattr(self, key))
         return self
 
     @model_validator(mode="after")
