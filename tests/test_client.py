@@ -193,7 +193,7 @@ def probe(settings, k, clients=4):
 
 
 def as_pixels(shown):
-    return np.rint((shown.numpy().transpose(0, 2, 3, 1) + 1) * 127.5).astype(np.uint8)
+    return np.rint((shown.numpy().transpose(0, 2, 3, 1) + 2) * 63.75).astype(np.uint8)
 
 
 def test_probe_is_fixed_for_a_client_and_a_seed(configure):

@@ -86,7 +86,7 @@ def test_evaluation_answers_the_number_of_images_accuracy_and_loss(configure):
     reply = send(settings, messages.evaluate_request(ArrayRecord(model.state_dict())), "evaluate")
     assert set(reply.content) == {"metrics"}
     test = load_split(settings, "test")
-    pixels = torch.from_numpy(test.images.transpose(0, 3, 1, 2).astype(np.float32)) / 127.5 - 1
+    pixels = torch.from_numpy(test.images.transpose(0, 3, 1, 2).astype(np.float32)) / 63.75 - 2
     with torch.no_grad():
         chances = model.eval()(pixels).softmax(1).double().numpy()
     right = chances[np.arange(60), test.labels]

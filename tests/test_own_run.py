@@ -162,7 +162,7 @@ def test_accuracy_is_the_mean_over_all_images_held_out(own, sites):
     right, total = 0, 0
     for k, node in sites.items():
         test = Client(settings, k, 1, data_path=node["data-path"]).held_out
-        pixels = test.images.transpose(0, 3, 1, 2).astype(np.float32) / 127.5 - 1
+        pixels = test.images.transpose(0, 3, 1, 2).astype(np.float32) / 63.75 - 2
         logits = model.eval()(torch.from_numpy(pixels)).detach().numpy()
         right += int((logits.argmax(1) == test.labels).sum())
         total += len(test.labels)

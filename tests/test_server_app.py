@@ -101,7 +101,7 @@ def test_the_kept_model_is_the_one_that_was_evaluated(configure):
     model = Client(settings, 0, 4).model()
     model.load_state_dict(record.model)
     test = load_split(settings, "test")
-    pixels = torch.from_numpy(test.images.transpose(0, 3, 1, 2).astype(np.float32)) / 127.5 - 1
+    pixels = torch.from_numpy(test.images.transpose(0, 3, 1, 2).astype(np.float32)) / 63.75 - 2
     with torch.no_grad():
         right = (model.eval()(pixels).argmax(1).numpy() == test.labels).mean()
     assert record.summary["final"] == right

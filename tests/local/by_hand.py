@@ -65,7 +65,7 @@ def job(model, settings, seed=7, **more):
 
 
 def pixels():
-    return (data()[0].transpose(0, 3, 1, 2).reshape(COUNT, -1) / 127.5 - 1).astype(np.float64)
+    return (data()[0].transpose(0, 3, 1, 2).reshape(COUNT, -1) / 63.75 - 2).astype(np.float64)
 
 
 def softmax(logits):

@@ -34,10 +34,10 @@ def test_planes_come_first_and_the_stored_arrays_are_only_read():
     assert labels.tolist() == [0, 1, 2]
 
 
-def test_pixels_are_scaled_to_minus_one_to_one():
+def test_pixels_are_scaled_to_minus_two_to_two():
     scaled = normalise(torch.tensor([0, 51, 255], dtype=torch.uint8))
     assert scaled.dtype == torch.float32
-    assert scaled.tolist() == pytest.approx([-1.0, -0.6, 1.0])
+    assert scaled.tolist() == pytest.approx([-2.0, -1.2, 2.0])
 
 
 @pytest.mark.parametrize("size", [1, 4, 11, 100])
@@ -51,7 +51,7 @@ def test_a_pass_shows_each_example_once_with_its_own_label(size):
     assert sorted(shown) == list(range(11))
     for batch, names in batches:
         for pixels, name in zip(batch, names, strict=True):
-            expected = images[int(name)].transpose(2, 0, 1).astype(np.float64) / 127.5 - 1
+            expected = images[int(name)].transpose(2, 0, 1).astype(np.float64) / 63.75 - 2
             assert np.allclose(pixels.numpy(), expected, atol=1e-6)
 
 
@@ -73,7 +73,7 @@ def test_a_pass_in_order_is_neither_shuffled_nor_augmented(size):
     batches = list(Examples.from_arrays(images, labels).in_order(size))
     assert torch.cat([y for _, y in batches]).tolist() == list(range(11))
     pixels = torch.cat([x for x, _ in batches]).numpy().transpose(0, 2, 3, 1)
-    assert np.allclose(pixels, images / 127.5 - 1, atol=1e-6)
+    assert np.allclose(pixels, images / 63.75 - 2, atol=1e-6)
     assert all(len(y) <= size for _, y in batches)
 
 

@@ -46,7 +46,7 @@ def softmax(logits):
 
 def reference(w, images, labels, settings, seed):
     """v ← μv + (∇L + λw); w ← w − ηv, over the batches that the generator orders."""
-    x = (images.transpose(0, 3, 1, 2).reshape(COUNT, -1) / 127.5 - 1).astype(np.float64)
+    x = (images.transpose(0, 3, 1, 2).reshape(COUNT, -1) / 63.75 - 2).astype(np.float64)
     order = torch.Generator().manual_seed(seed)
     w, v, losses = w.copy(), np.zeros_like(w), []
     for _ in range(settings.local_epochs):
@@ -92,7 +92,7 @@ def test_loss_is_the_mean_over_examples_not_over_batches(configure):
     model = Linear()
     with torch.no_grad():
         model.layer.weight.copy_(torch.from_numpy(np.random.default_rng(1).normal(size=(3, 12))))
-    x = images.transpose(0, 3, 1, 2).reshape(COUNT, -1) / 127.5 - 1
+    x = images.transpose(0, 3, 1, 2).reshape(COUNT, -1) / 63.75 - 2
     p = softmax(x @ model.layer.weight.detach().numpy().T)
     expected = -np.log(p[np.arange(COUNT), labels]).mean()
     loss = train_sgd(
@@ -117,5 +117,5 @@ def test_augmentation_happens_only_when_asked_for(configure):
         train_sgd(
             model, Examples.from_arrays(images, labels), configure(augment=augment), generator
         )
-        touched[augment] = bool((torch.cat(model.seen) != 1).any())
+        touched[augment] = bool((torch.cat(model.seen) != 2).any())
     assert touched == {False: False, True: True}
