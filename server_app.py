@@ -2,16 +2,18 @@
 
 from logging import INFO
 
-from flwr.app import ArrayRecord, Context, MetricRecord
+from flwr.app import Context
 from flwr.common.logger import log
 from flwr.serverapp import Grid, ServerApp
 
+from fedeas_app.checkpoint import Checkpoint, is_due
 from fedeas_app.client_evaluation import ClientEvaluation
 from fedeas_app.errors import QuietUserError, UserError
 from fedeas_app.evaluation import Evaluator
 from fedeas_app.federation import StreamingGrid, connect
 from fedeas_app.latecomers import Latecomers
 from fedeas_app.local.job import trainable
+from fedeas_app.patience import Patience
 from fedeas_app.preparation import Plan, prepare
 from fedeas_app.runs.record import RunRecord
 from fedeas_app.runs.text import describe_plan, describe_summary
@@ -48,25 +50,27 @@ def run(grid: Grid, settings: Settings, record: RunRecord) -> None:
     describe_plan(plan, settings)
 
     strategy = make_strategy(settings, plan, trainable(task.model))
-    evaluator = make_evaluator(task, grid, plan, settings)
+    evaluate = make_evaluator(task, grid, plan, settings)
     latecomers = Latecomers(grid, plan, record.add_latecomer)
+    patience = Patience(settings)
+    begin = record.checkpoint or Checkpoint(0, task.initial_arrays, strategy.state())
+    strategy.restore(begin.state)
 
-    def evaluate(server_round: int, arrays: ArrayRecord) -> MetricRecord:
-        metrics = evaluator(arrays)
-        record.add_round(server_round, metrics, strategy.reports.get(server_round))
-        latecomers.welcome()
-        return MetricRecord(dict(metrics))
-
-    with record.phase("train"):
-        result = strategy.start(
-            grid,
-            task.initial_arrays,
-            num_rounds=settings.rounds,
-            timeout=settings.round_timeout,
-            evaluate_fn=evaluate,
-        )
+    with record.phase("train"), record.last_round_noted(strategy.reports):
+        arrays, metrics = begin.arrays, evaluate(begin.arrays)
+        if begin.server_round == 0:
+            record.add_round(0, metrics, None)
+        for server_round in range(begin.server_round + 1, settings.rounds + 1):
+            latecomers.welcome()
+            arrays, report = strategy.train(grid, server_round, arrays)
+            metrics = evaluate(arrays) if report.participants else metrics
+            record.add_round(server_round, metrics, report)
+            patience.note(server_round, report)
+            if is_due(server_round, settings):
+                Checkpoint(server_round, arrays, strategy.state()).save(record.directory)
+                strategy.checkpointed()
     strategy.forget()
-    describe_summary(record.complete(result.arrays), record.directory)
+    describe_summary(record.complete(arrays), record.directory)
 
 
 def make_evaluator(

@@ -5,21 +5,25 @@ Built anew for every message: deployed, each message runs in a fresh process.
 
 from dataclasses import dataclass
 from functools import cached_property
+from logging import WARNING
 from pathlib import Path
 
 import numpy as np
 import torch
 from flwr.app import Context
+from flwr.common.logger import log
 from numpy.typing import NDArray
 
 from fedeas_app import budget, oui, seeds
 from fedeas_app.client_state import Address, ClientState
 from fedeas_app.data import Split, load_own, load_split, observed_labels, partition
+from fedeas_app.data.remarks import empty_folders
 from fedeas_app.devices import pixel_environment
 from fedeas_app.errors import PublicError
 from fedeas_app.generators import Generator, at_float32, open_generator, require_fit
 from fedeas_app.generators.cache import Drawer
 from fedeas_app.local import Examples
+from fedeas_app.local.divergence import require_finite
 from fedeas_app.local.examples import normalise
 from fedeas_app.models import Classifier, make_model
 from fedeas_app.node import NodeSettings
@@ -115,13 +119,18 @@ class Client:
         return load_own(self.settings, self.data_path, "test")
 
     def check(self) -> None:
-        """Decode what will be evaluated on, so that an image that cannot be read shows early.
+        """Look at own data early: tell of empty folders, decode what will be evaluated on.
 
         Raises
         ------
         UserError
+            An image cannot be read.
         """
-        if self.data_path is not None and not self.settings.test_dataset:
+        if self.data_path is None:
+            return
+        for line in empty_folders(self.settings.reading(str(self.data_path))):
+            log(WARNING, line)
+        if not self.settings.test_dataset:
             _ = self.held_out
 
     @cached_property
@@ -199,13 +208,19 @@ class Client:
         """Return OUI_k of the trained model on the fixed probe batch of real images.
 
         With ``oui-layers = "all"``, the mean over the hidden layers.
+
+        Raises
+        ------
+        PublicError
+            Training diverged so far that the layer overflows.
         """
         probe = self.dataset.images[self.indices[self._probe()]]
         images = Examples.from_arrays(probe, np.zeros(len(probe), np.int64)).images
         model.eval()
         batch = normalise(images.to(device))
         whole = self.settings.oui_layers == "all"
-        layers = model.hidden_layers(batch) if whole else [model.preactivations(batch)]
+        layers = list(model.hidden_layers(batch)) if whole else [model.preactivations(batch)]
+        require_finite(layers, self.settings)
         return float(np.mean([oui.oui(z.flatten(1).cpu().numpy()) for z in layers]))
 
     def _probe(self) -> NDArray[np.int64]:

@@ -38,10 +38,13 @@ class Address(NamedTuple):
         The run's own, 32 hexadecimal digits.
     accepted : int
         The last round in which this client's reply counted; 0: none yet.
+    checkpointed : int
+        The same when the server last wrote a checkpoint, from which an interrupted run goes on.
     """
 
     key: str
     accepted: int
+    checkpointed: int = 0
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,10 @@ class ClientState:
         return None if self.address is None else self.address.accepted > 0 and not kept
 
     def save(self, server_round: int, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Keep the state of this round, and the last one that counted until this one counts too.
+        """Keep the state of this round beside those that may still be asked for.
+
+        These are the last one that counted, until this one counts too, and that of the server's
+        checkpoint.
 
         Raises
         ------
@@ -89,7 +95,8 @@ class ClientState:
             make_directory(path.parent)
             _remove_expired(path.parent.parent)
         write_bytes(path, save({name: t.cpu().contiguous() for name, t in tensors.items()}))
-        kept = {path, self._path(self.address, self.address.accepted)}
+        wanted = {server_round, self.address.accepted, self.address.checkpointed}
+        kept = {self._path(self.address, each) for each in wanted}
         for other in path.parent.glob(f"{self.partition}-*.safetensors"):
             if other not in kept:
                 other.unlink(missing_ok=True)

@@ -6,8 +6,12 @@ from types import TracebackType
 class UserError(Exception):
     """A mistake in the input: one sentence saying what was given, what is allowed, what to do.
 
-    Commands print the sentence and exit with status 1.
+    Commands print the sentence and exit with status 1. Several mistakes have a sentence each, which
+    are `args`.
     """
+
+    def __str__(self) -> str:
+        return " ".join(map(str, self.args))
 
 
 class PublicError(UserError):

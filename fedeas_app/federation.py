@@ -4,13 +4,16 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from logging import INFO
 from typing import Any
 
 from flwr.app import Message, RecordDict
+from flwr.common.logger import log
 from flwr.serverapp import Grid
 
 from fedeas_app.errors import UserError
-from fedeas_app.settings import Settings
+from fedeas_app.settings import AUTO, Settings
+from fedeas_app.wording import plural
 
 CONNECT_TIMEOUT = 120.0  # seconds to wait for the clients that were asked for
 _CONNECT_POLL = 1.0  # seconds between looks for nodes
@@ -73,7 +76,7 @@ class StreamingGrid(Grid):
 
 
 def connect(grid: Grid, settings: Settings, timeout: float = CONNECT_TIMEOUT) -> list[int]:
-    """Wait for the clients asked for and return their node ids.
+    """Wait for the clients asked for and return their node ids; the log says who is waited for.
 
     With ``num-clients = "auto"`` these are the nodes connected once a second brings no other.
 
@@ -85,27 +88,43 @@ def connect(grid: Grid, settings: Settings, timeout: float = CONNECT_TIMEOUT) ->
     wanted = settings.num_clients
     deadline = time.monotonic() + timeout
     nodes = sorted(grid.get_node_ids())
-    settled = False
+    settled, told = False, ""
     while not _enough(nodes, wanted, settled) and time.monotonic() < deadline:
         if settled and _is_simulation(grid):
             break  # simulated nodes are registered in one go: no more will come
+        told = _tell(_waiting_for(wanted, len(nodes)), told)
         time.sleep(_CONNECT_POLL if nodes else _FIRST_POLL)
         before, nodes = nodes, sorted(grid.get_node_ids())
         settled = bool(nodes) and nodes == before
-    if not _enough(nodes, wanted, settled) or wanted not in ("auto", len(nodes)):
+    if not _enough(nodes, wanted, settled) or wanted not in (AUTO, len(nodes)):
         raise UserError(_wrong_number(wanted, len(nodes)))
     return nodes
 
 
+def _waiting_for(wanted: int | str, connected: int) -> str:
+    """Say who is missing; nothing where whoever is connected will do."""
+    if wanted != AUTO:
+        return f"Waiting for {wanted} SuperNodes; connected: {connected}."
+    return "" if connected else "Waiting for SuperNodes; none is connected."
+
+
+def _tell(text: str, told: str) -> str:
+    """Log a text, unless that is what was told last, and return it."""
+    if text not in ("", told):
+        log(INFO, text)
+    return text
+
+
 def _enough(nodes: list[int], wanted: int | str, settled: bool) -> bool:
-    return settled if wanted == "auto" else len(nodes) >= int(wanted)
+    return settled if wanted == AUTO else len(nodes) >= int(wanted)
 
 
 def _wrong_number(wanted: int | str, connected: int) -> str:
-    if wanted == "auto":
+    if wanted == AUTO:
         return "No SuperNode is connected; start some, or run a simulation with `fedeas run`."
+    there = plural(connected, "SuperNode is", "SuperNodes are")
     return (
-        f"num-clients is {wanted}, but {connected} SuperNodes are connected; in simulation add "
+        f"num-clients is {wanted}, but {there} connected; in simulation add "
         f"--federation-config 'num-supernodes={wanted}' (`fedeas run` does), else connect as many "
         'SuperNodes, or set num-clients to "auto".'
     )

@@ -7,13 +7,17 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache, partial
 from pathlib import Path
+from typing import Final
 
 from filelock import FileLock
 
 from fedeas_app.errors import UserError
+
+LAST_USED: Final = "last-used"
+"""The file in a directory whose modification time says when that was last used."""
 
 _IN_THE_WAY = "remove the file that is in its place"
 _FORBIDDEN = "let this user write there"
@@ -88,6 +92,12 @@ def create_directory(target: Path, fill: Callable[[Path], None]) -> Path:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+def stamp(directory: Path) -> None:
+    """Record that a directory is being used; where nothing can be written, it may be no less."""
+    with suppress(OSError):
+        (directory / LAST_USED).touch()
+
+
 def cannot_write(directory: Path, error: OSError) -> str:
     """Say in one sentence that a directory cannot be written, why, and what to do."""
     advice = _ADVICE.get(error.errno or 0, "free some space there")
@@ -105,6 +115,23 @@ def make_directory(path: Path) -> Path:
             return path
     except OSError as error:
         raise UserError(cannot_write(path, error)) from error
+
+
+def require_writable(path: Path) -> None:
+    """Refuse a file that cannot be written: now, and not after minutes of work.
+
+    Raises
+    ------
+    UserError
+    """
+    probe = _unused_name(path)
+    try:
+        if path.is_dir():
+            raise UserError(f"{path} is a directory; name a file in it.")
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise UserError(cannot_write(path.parent, error)) from error
 
 
 def require_new(target: Path) -> Path:

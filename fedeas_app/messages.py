@@ -65,6 +65,7 @@ def train_request(
     config["server-round"] = server_round
     if state is not None:
         config["state-key"], config["state-round"] = state.key, state.accepted
+        config["state-checkpoint"] = state.checkpointed
     content = RecordDict({ARRAYS: arrays, CONFIG: config})
     if extras:
         content[EXTRAS] = extras
@@ -146,8 +147,8 @@ def read_state(msg: Message) -> Address | None:
     config = _config(msg)
     if "state-key" not in config:
         return None
-    accepted = int(cast(int, config["state-round"]))
-    return Address(str(config["state-key"]), accepted)
+    rounds = (int(cast(int, config[key])) for key in ("state-round", "state-checkpoint"))
+    return Address(str(config["state-key"]), *rounds)
 
 
 def read_extras(msg: Message, parameters: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:

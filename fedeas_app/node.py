@@ -78,7 +78,8 @@ class NodeSettings(BaseModel):
         try:
             return cls.model_validate(dict(values))
         except ValidationError as error:
-            raise UserError(f"In this SuperNode's --node-config: {explain(error, cls)}") from None
+            mistakes = " ".join(explain(error, cls))
+            raise UserError(f"In this SuperNode's --node-config: {mistakes}") from None
 
     def count_partitions(self, settings: Settings) -> int:
         """Return into how many parts the run's dataset is split; 1 where every node has its own.

@@ -243,6 +243,16 @@ class Settings(BaseModel):
     prepare_timeout: Positive = Field(86_400.0, description="seconds allowed for preparation")
     round_timeout: Positive = Field(3_600.0, description="seconds allowed for a round")
 
+    # Faults
+    min_replies: Count = Field(1, description="a round with fewer usable replies does not count")
+    max_failed_rounds: Count = Field(
+        1, description="such rounds in a row after which the run fails, with the reasons"
+    )
+    checkpoint_every: CountOrAll = Field(1, description="rounds between checkpoints; 0: none")
+    resume: bool = Field(
+        False, description="go on with the run of this `run-name` from its last checkpoint"
+    )
+
     @model_validator(mode="before")
     @classmethod
     def _accept_whole_numbers_as_floats(cls, values: Any) -> Any:
@@ -255,6 +265,15 @@ class Settings(BaseModel):
     def _paths_do_not_depend_on_where_flower_runs(self) -> Self:
         for key in ("cache_dir", "output_dir"):
             refuse_relative(key, getattr(self, key))
+        return self
+
+    @model_validator(mode="after")
+    def _a_run_to_resume_has_a_name(self) -> Self:
+        if self.resume and not self.run_name:
+            raise ValueError(
+                "resume is True, but run-name is empty; set run-name to the name of the run's "
+                "directory, or use `fedeas run --resume DIR`"
+            )
         return self
 
     @model_validator(mode="after")
@@ -324,7 +343,7 @@ class Settings(BaseModel):
         try:
             return cls.model_validate(dict(values))
         except ValidationError as error:
-            raise UserError(explain(error, cls)) from None
+            raise UserError(*explain(error, cls)) from None
 
     def to_flat(self) -> dict[str, Value]:
         """Return every key (kebab case) with its value, as Flower's run configuration holds it."""
@@ -397,13 +416,13 @@ def _as_float_where_one_is_due(cls: type[Settings], key: str, value: Any) -> Any
         return math.inf if value > 0 else -math.inf
 
 
-def explain(error: ValidationError, model: type[BaseModel]) -> str:
+def explain(error: ValidationError, model: type[BaseModel]) -> list[str]:
     """Say in a sentence for each key what was given and what the model allows."""
     sentences: dict[str, str] = {}
     for problem in error.errors():
         key = str(problem["loc"][0]) if problem["loc"] else ""
         sentences.setdefault(key, _sentence(key, problem, model))
-    return " ".join(sentences.values())
+    return list(sentences.values())
 
 
 def _sentence(key: str, problem: Any, model: type[BaseModel]) -> str:

@@ -41,13 +41,19 @@ def load_or_build(target: Path, read: Callable[[Path], T], fill: Callable[[Path]
         The directory cannot be written, or is damaged and cannot be replaced.
     """
     try:
-        return read(files.build_directory(target, fill))
+        return _read_or_build(target, read, fill)
     except DamagedError:
         _discard_if_still_damaged(target, read)
     try:
-        return read(files.build_directory(target, fill))
+        return _read_or_build(target, read, fill)
     except DamagedError as error:
         raise UserError(_advice(target, error)) from error
+
+
+def _read_or_build(target: Path, read: Callable[[Path], T], fill: Callable[[Path], None]) -> T:
+    content = read(files.build_directory(target, fill))
+    files.stamp(target)
+    return content
 
 
 def _discard_if_still_damaged(target: Path, read: Callable[[Path], object]) -> None:

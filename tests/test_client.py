@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from flwr.app import Context, RecordDict
+from own_data import NAMES, OWN_KEYS, write_site
 
 from fedeas_app import budget, seeds
 from fedeas_app.client import Client, Order
@@ -291,3 +292,11 @@ def test_a_node_that_splits_the_data_otherwise_than_the_run_is_refused(configure
     )
     with pytest.raises(UserError, match="num-clients is 4, but this SuperNode's num-partitions is"):
         Client.from_context(context)
+
+
+def test_a_site_hears_which_of_its_folders_are_empty(configure, tmp_path, caplog):
+    site = write_site(tmp_path / "site", [1, 4])
+    (site / NAMES[7]).mkdir()
+    Client(configure(**OWN_KEYS), 0, 1, site).check()
+    line = f"The folder 'kind-seven' of {site} has no image: this class is absent."
+    assert caplog.messages == [line]

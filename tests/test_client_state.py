@@ -56,6 +56,15 @@ def test_no_more_than_two_rounds_are_kept(tmp_path):
     assert names == {f"{k}-{r}.safetensors" for k in (4, 44) for r in (4, 5)}
 
 
+def test_the_state_that_a_checkpoint_needs_is_kept_besides(tmp_path):
+    for server_round in range(1, 6):
+        address = Address(KEY, server_round - 1, min(server_round - 1, 2))
+        ClientState(tmp_path, address, 4).save(server_round, tensors(server_round))
+    names = {path.name for path in tmp_path.rglob("*") if path.is_file()}
+    assert names == {f"4-{r}.safetensors" for r in (2, 4, 5)}
+    assert state(tmp_path, 2).load(CPU)["steps"] == 2
+
+
 def test_other_runs_and_other_clients_find_nothing(tmp_path):
     state(tmp_path, 0).save(1, tensors(1))
     for stranger in (state(tmp_path, 1, key=OTHER), state(tmp_path, 1, partition=3)):

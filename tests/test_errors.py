@@ -70,3 +70,9 @@ def test_errors_travel_between_processes(kind):
 )
 def test_an_error_is_quoted_by_its_first_line(error, line):
     assert first_line(error) == line
+
+
+def test_several_mistakes_are_said_one_after_the_other():
+    error = UserError("The file is missing.", "The disk is full.")
+    assert str(error) == "The file is missing. The disk is full."
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)  # noqa: S301  # our own bytes

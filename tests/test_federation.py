@@ -190,6 +190,24 @@ def test_connect_waits_for_nodes_that_come_late(clock, configure):
     assert len(connect(grid, configure(num_clients=4), timeout=120.0)) == 4
 
 
+def test_who_is_waited_for_is_told_whenever_it_changes(clock, configure, caplog):
+    grid = Scripted(clock, nodes=[(1, 5.0), (2, 5.0), (3, 40.0)])
+    with caplog.at_level("INFO"):
+        connect(grid, configure(num_clients=3))
+    expected = [f"Waiting for 3 SuperNodes; connected: {number}." for number in (0, 2)]
+    assert caplog.messages == expected
+
+
+def test_nobody_is_waited_for_where_all_are_there(clock, configure, caplog):
+    with caplog.at_level("INFO"):
+        connect(Scripted(clock, nodes=arriving(4)), configure(num_clients=4))
+        connect(Scripted(clock, nodes=arriving(2)), configure(num_clients="auto"))
+    assert caplog.messages == []
+    with caplog.at_level("INFO"):
+        connect(Scripted(clock, nodes=[(1, 9.0)]), configure(num_clients="auto"))
+    assert caplog.messages == ["Waiting for SuperNodes; none is connected."]
+
+
 def test_connect_gives_up_at_the_timeout(clock, configure):
     grid = Scripted(clock, nodes=arriving(3))
     with pytest.raises(UserError, match=r"num-clients is 4, but 3 SuperNodes.*num-supernodes=4"):

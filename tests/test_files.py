@@ -202,3 +202,27 @@ def test_a_home_directory_of_nobody_is_a_sentence():
 def test_advice_fits_the_error(number, advice):
     text = files.cannot_write(Path("/a"), OSError(number, "Reason"))
     assert text.startswith(f"The directory /a cannot be written (Reason); {advice}")
+
+
+# --- a file that is going to be written ---
+
+
+def test_a_file_that_can_be_written_leaves_no_trace_before_it_is(tmp_path):
+    files.require_writable(tmp_path / "a.html")
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "a.html").write_text("old")
+    files.require_writable(tmp_path / "a.html")
+    assert (tmp_path / "a.html").read_text() == "old"
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("", "is a directory; name a file in it"), ("none/a", "make it again")]
+)
+def test_a_file_that_cannot_be_written_is_a_sentence(tmp_path, name, words):
+    with pytest.raises(UserError, match=words):
+        files.require_writable(tmp_path / name)
+
+
+def test_a_use_that_cannot_be_recorded_is_no_error(tmp_path):
+    files.stamp(tmp_path / "none")
+    assert list(tmp_path.iterdir()) == []

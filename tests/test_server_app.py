@@ -277,7 +277,27 @@ def test_a_run_whose_clients_all_fail_fails_and_says_why_once(configure):
     assert {p.name for p in record.directory.iterdir()} == FILES - {
         "model.safetensors", "accuracy.png",
     }  # fmt: skip
-    assert len(record.lines("rounds")) == 1
+    initial, failed_round = record.lines("rounds", drop=["seconds"])
+    assert failed_round == {
+        "round": 1,
+        "accuracy": initial["accuracy"],
+        "loss": initial["loss"],
+        "participants": [],
+        "failures": dict.fromkeys("0123", "Out of memory."),
+    }
+
+
+def test_a_round_that_fails_may_be_passed_over(configure):
+    def tamper(partition, request, reply):
+        second = request.content["config"].get("server-round") == 2
+        return failed("Node is gone.")(partition, request, reply) if second else reply
+
+    settings = configure(max_failed_rounds=2)
+    record = start(settings, FakeGrid(settings, tamper=tamper))
+    lines = record.lines("rounds", drop=["seconds"])
+    assert [len(line["participants"]) for line in lines[1:]] == [4, 0, 4]
+    assert lines[2]["accuracy"] == lines[1]["accuracy"]
+    assert record.summary["failures"] == 4
 
 
 def test_a_run_that_fails_to_prepare_says_why(configure, fake_generator, tmp_path):

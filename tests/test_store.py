@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from fedeas_app.errors import UserError
+from fedeas_app.files import LAST_USED
 from fedeas_app.store import DamagedError, load_or_build
 
 
@@ -33,6 +34,15 @@ def test_builds_once(tmp_path):
     for _ in range(2):
         assert load_or_build(tmp_path / "a", read, counted) == "whole"
     assert len(fills) == 1
+
+
+def test_use_is_recorded(tmp_path):
+    target = tmp_path / "a"
+    load_or_build(target, read, fill)
+    used = target / LAST_USED
+    os.utime(used, (1.0, 1.0))
+    load_or_build(target, read, fill)
+    assert used.stat().st_mtime > 1.0
 
 
 @pytest.mark.parametrize("damage", ["emptied", "broken"])

@@ -191,7 +191,7 @@ def _table(entries: Sequence[Entry]) -> Table:
             entry.short,
             f"{entry.size:,}",
             _local(entry.written),
-            _local(entry.used) if entry.read is not None else "",
+            _local(entry.used) if entry.read is not None else "not recorded",
             inventory.describe(entry),
         )
         table.add_row(*map(Text, row))

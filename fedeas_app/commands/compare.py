@@ -33,38 +33,64 @@ from fedeas_app.errors import UserError
 from fedeas_app.files import write_text
 from fedeas_app.runs.reading import Run
 from fedeas_app.settings import Settings
+from fedeas_app.wording import plural
 
 _DEFAULT = "digits"
 _PHASES = ("load", "prepare", "train")
 
 
+_GridArgument = Annotated[
+    Path | None,
+    typer.Argument(
+        help="A TOML file that says what to compare, or the directory of an earlier comparison "
+        "to go on with; without it, --vary says what to compare."
+    ),
+]
+_PresetOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PRESET", help="The preset or file that all cells start from; digits if none."
+    ),
+]
+_VaryOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="KEY=VALUE,VALUE",
+        help="Run every value of a key, as seed=0,1,2; may be repeated, also for one key.",
+    ),
+]
+_BaselineOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="KEY=VALUE,KEY=VALUE",
+        help="The arm to compare the others with, as strategy=fedavg,policy=none.",
+    ),
+]
+_TargetOption = Annotated[
+    float | None,
+    typer.Option(
+        metavar="ACCURACY", help="Also count the rounds to this accuracy, above 0 and up to 1."
+    ),
+]
+_OutOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        metavar="DIR",
+        help="Where the comparison is kept; needed without GRID, else named after it.",
+    ),
+]
+
+
 @one_sentence
 def compare(
-    grid: Annotated[
-        Path | None,
-        typer.Argument(help="A grid in TOML, or the directory of an earlier comparison."),
-    ] = None,
-    config: Annotated[
-        str | None,
-        typer.Option(metavar="PRESET", help="The preset or file that all cells start from."),
-    ] = None,
-    vary: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KEY=VALUE,VALUE", help="Vary a key; may be repeated, also for one key."
-        ),
-    ] = None,
+    grid: _GridArgument = None,
+    config: _PresetOption = None,
+    vary: _VaryOption = None,
     overrides: SetOption = None,
-    baseline: Annotated[
-        str | None,
-        typer.Option(metavar="KEY=VALUE,KEY=VALUE", help="The arm to compare the others with."),
-    ] = None,
-    target: Annotated[
-        float | None, typer.Option(help="Accuracy, such as 0.8, for the rounds that it takes.")
-    ] = None,
-    directory: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Where the comparison is kept.")
-    ] = None,
+    baseline: _BaselineOption = None,
+    target: _TargetOption = None,
+    directory: _OutOption = None,
 ) -> None:
     """Run a grid of strategies, policies, seeds and any other key, and compare the results.
 
@@ -97,7 +123,11 @@ def _draw(comparison: Comparison) -> None:
     with out.status("Drawing the figures"):
         troubles = draw_figures(comparison)
     for trouble in troubles:
-        out.print(trouble, markup=False, soft_wrap=True)
+        _say(trouble)
+
+
+def _say(text: str) -> None:
+    out.print(text, markup=False, soft_wrap=True)
 
 
 def _read(grid: Path | None, config: str | None) -> Grid:
@@ -159,16 +189,25 @@ def _place(directory: Path | None, grid: Path | None, values: Mapping[str, Any])
 
 def _announce(plan: Design, finished: Sized, place: Path) -> None:
     kept = f", {len(finished)} of them finished already" if len(finished) else ""
-    out.print(
-        f"{_count(len(plan.arms), 'arm')} over {_count(len(plan.seeds), 'seed')}: "
-        f"{_count(len(plan.cells), 'cell')}{kept}, in {place}",
-        soft_wrap=True,
-        markup=False,
-    )
+    _say(f"{_size(plan)}{kept}, in {place}{_what_is_missing(plan)}")
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+def _size(plan: Design) -> str:
+    """Say what is going to run: with a single seed which one, as the user may not have named it."""
+    (arm, cell), *more = plan.cells
+    if not more:
+        return f"One cell: {arm.label}, seed {cell.seed}"
+    seeds = plural(len(plan.seeds), "seed") if len(plan.seeds) > 1 else f"seed {cell.seed} alone"
+    return f"{plural(len(plan.arms), 'arm')} over {seeds}: {plural(len(plan.cells), 'cell')}"
+
+
+def _what_is_missing(plan: Design) -> str:
+    """Say what it takes to compare something, if that is not there."""
+    if len(plan.cells) == 1:
+        return "; nothing is varied, so that there is nothing to compare it with."
+    if len(plan.seeds) == 1:
+        return "; with a single seed no difference can be told from chance, so vary seed as well."
+    return ""
 
 
 def _run(plan: Design, place: Path, finished: Mapping[str, Run]) -> Comparison:
@@ -185,8 +224,8 @@ def _run(plan: Design, place: Path, finished: Mapping[str, Run]) -> Comparison:
             return run_cells(plan, place, finished, perform, watcher)
         except KeyboardInterrupt:
             raise UserError(
-                f"Interrupted; {watcher.done} of {_count(len(plan.cells), 'cell')} are finished "
-                f"and stay in {place}: fedeas compare {place} runs the others."
+                f"Interrupted with {watcher.done} of {plural(len(plan.cells), 'cell')} finished, "
+                f"kept in {place}; fedeas compare {place} runs the rest."
             ) from None
 
 
@@ -218,8 +257,9 @@ def _conclude(comparison: Comparison, cells: int) -> None:
     """
     out.print(
         f"\nRecord: {comparison.directory} (table.md, table.csv, figures/, cells/); "
-        "fedeas report makes one page of it.",
+        f"fedeas report {comparison.directory} makes one page of it.",
         soft_wrap=True,
+        markup=False,
     )
     wrong = disagreements(comparison)
     if wrong:
@@ -230,7 +270,7 @@ def _conclude(comparison: Comparison, cells: int) -> None:
     if comparison.failed:
         which = "; ".join(f"{cell.label}, seed {cell.seed}" for cell in comparison.failed)
         raise UserError(
-            f"{len(comparison.failed)} of {_count(cells, 'cell')} failed ({which}); "
+            f"{len(comparison.failed)} of {plural(cells, 'cell')} failed ({which}); "
             f"{comparison.directory / MARKDOWN} says why, and the next start runs them again."
         )
     if any_compared(comparison):

@@ -9,7 +9,8 @@ import typer
 
 from fedeas_app.errors import UserError
 from fedeas_app.generators.hub import is_hub_id
-from fedeas_app.settings import Settings, read_toml
+from fedeas_app.runs.resuming import lock, require_resumable, unlock
+from fedeas_app.settings import Settings, allowed, read_toml
 
 DEFAULT_CLIENTS = 10
 
@@ -33,6 +34,25 @@ def load_settings(config: Path | None, overrides: list[str] | None) -> Settings:
     UserError
     """
     return resolve(load_values(config, overrides))
+
+
+def resumed_settings(directory: Path, overrides: list[str] | None) -> Settings:
+    """Return the settings with which an interrupted run of this machine goes on.
+
+    Raises
+    ------
+    UserError
+        There is nothing to go on with, or an override would make another run of it.
+    """
+    directory = directory.absolute()
+    place = {"output-dir": str(directory.parent), "run-name": directory.name, "resume": True}
+    values = load_values(None, overrides) | place
+    if (directory / "config.toml").is_file():
+        values = read_toml(directory / "config.toml") | values
+    settings = resolve(values)
+    require_resumable(directory, settings)
+    unlock(lock(directory))
+    return settings
 
 
 def load_values(config: Path | None, overrides: list[str] | None) -> dict[str, Any]:
@@ -68,9 +88,17 @@ def parse_override(text: str, option: str = "--set") -> tuple[str, Any]:
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise UserError(f"{option} takes KEY=VALUE, not {text!r}.")
+    _refuse_nothing(key.strip(), value, option)
     parsed = _toml_or_text(value)
     keep_text = _takes_text_alone(key.strip()) and not isinstance(parsed, str)
     return key.strip(), value.strip() if keep_text else parsed
+
+
+def _refuse_nothing(key: str, value: str, option: str) -> None:
+    """Refuse an empty value, as of ``seed=`` or ``seed=0,``, of a key that takes more than text."""
+    known = key.replace("-", "_") in Settings.model_fields
+    if known and not value.strip() and not _takes_text_alone(key):
+        raise UserError(f"{option} gives {key} an empty value; {allowed(key)} is allowed.")
 
 
 def _toml_or_text(value: str) -> Any:

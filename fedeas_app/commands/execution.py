@@ -13,7 +13,13 @@ from fedeas_app.commands.plan import label_counts
 from fedeas_app.errors import UserError
 from fedeas_app.files import make_directory, write_text
 from fedeas_app.forecast import Forecast, forecast
-from fedeas_app.runs.directory import mark_failed, read_summary
+from fedeas_app.runs.directory import (
+    INTERRUPTED,
+    RESUMING,
+    mark_failed,
+    mark_resuming,
+    read_summary,
+)
 from fedeas_app.runs.reading import ClassCounts, write_counts
 from fedeas_app.runs.samples import keep_samples
 from fedeas_app.settings import Settings
@@ -58,10 +64,12 @@ def execute(settings: Settings, expected: Forecast, observe: Observe) -> dict[st
     require_tracker(settings.tracker)
     directory = run_directory(settings)
     make_directory(settings.output_path)
+    if settings.resume:
+        mark_resuming(directory)
     try:
         summary = _simulate(settings, expected, observe)
     except KeyboardInterrupt:
-        mark_failed(directory, "interrupted")
+        mark_failed(directory, INTERRUPTED)
         raise
     keep_samples(settings, directory)
     return summary
@@ -105,7 +113,8 @@ def _outcome(flower: Simulation, directory: Path) -> dict[str, Any]:
         The run failed; Flower's own exit status would not tell.
     """
     summary = read_summary(directory)
-    if summary is None:
+    if summary is None or summary["status"] == RESUMING:
+        mark_failed(directory, "it did not start")
         raise UserError(f"The run did not start. Flower says:\n{flower.complaints()}")
     if summary["status"] == "completed":
         return summary
@@ -121,8 +130,14 @@ def _added(flower: Simulation, directory: Path, expected: Forecast) -> Iterator[
         yield
     finally:
         if directory.is_dir():
-            write_text(directory / "flower.log", flower.log_text())
+            _keep_log(directory / "flower.log", flower.log_text())
             _keep_counts(directory, expected)
+
+
+def _keep_log(path: Path, text: str) -> None:
+    """Keep Flower's log, after that of the run's earlier part if there is one."""
+    before = path.read_text(encoding="utf-8") if path.is_file() else ""
+    write_text(path, before + text)
 
 
 def _keep_counts(directory: Path, expected: Forecast) -> None:

@@ -11,7 +11,8 @@ from rich.text import Text
 from fedeas_app.commands.console import out
 from fedeas_app.comparison.cells import Cell
 from fedeas_app.forecast import Forecast
-from fedeas_app.runs.directory import read_lines, read_summary, summary_line
+from fedeas_app.runs.directory import read_summary, summary_line
+from fedeas_app.runs.following import Following
 
 
 def grid_progress() -> Progress:
@@ -51,12 +52,14 @@ class GridProgress:
         self._seconds = list(seconds)
         self._started = time.monotonic()
         self._bar: TaskID | None = None
+        self._run: Following | None = None
         self._images = 0
         self._cells = progress.add_task("cells", total=total, completed=finished, note="")
 
     def start(self, label: str, cell: Cell) -> None:
         """Show a cell that begins."""
         self._started = time.monotonic()
+        self._run = None
         self._bar = self._progress.add_task(
             f"{label}, seed {cell.seed}", total=cell.settings.rounds, note="starting Flower"
         )
@@ -67,9 +70,10 @@ class GridProgress:
 
     def observe(self, directory: Path) -> None:
         """Show what the running cell's record says."""
+        self._run = self._run or Following(directory)
+        self._run.look()
         if self._bar is not None:
-            done, note = self._state(directory)
-            self._progress.update(self._bar, completed=done, note=note)
+            self._progress.update(self._bar, completed=self._run.rounds, note=self._note(self._run))
         self._progress.update(self._cells, note=self._time_left())
 
     def finish(self, label: str, cell: Cell, reason: str | None) -> None:
@@ -87,15 +91,12 @@ class GridProgress:
         line = Text(f"{label}, seed {cell.seed}: {words}", style="" if reason is None else "red")
         self._progress.console.print(line, soft_wrap=True)
 
-    def _state(self, directory: Path) -> tuple[int, str]:
-        rounds = read_lines(directory / "rounds.jsonl")
-        if rounds:
-            return rounds[-1]["round"], f"test accuracy {rounds[-1]['accuracy']:.1%}"
-        ready = read_lines(directory / "preparation.jsonl")
-        if ready:
-            images = sum(line["synthetic"] for line in ready)
-            return 0, f"{images:,} of {self._images:,} images ready"
-        return 0, "starting Flower"
+    def _note(self, run: Following) -> str:
+        if run.accuracy is not None:
+            return f"test accuracy {run.accuracy:.1%}"
+        if run.ready:
+            return f"{run.images:,} of {self._images:,} images ready"
+        return "starting Flower"
 
     def _time_left(self) -> str:
         if not self._seconds:

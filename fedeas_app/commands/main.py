@@ -1,8 +1,13 @@
 """The ``fedeas`` command."""
 
+from importlib.metadata import version as installed
+from typing import Annotated
+
 import typer
 
+from fedeas_app import __version__
 from fedeas_app.commands import cache, certs, compare, generator, keys, plan, report, run
+from fedeas_app.commands.documented import Documented
 
 app = typer.Typer(
     name="fedeas",
@@ -11,10 +16,33 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command("run")(run.run)
-app.command("compare")(compare.compare)
-app.command("plan")(plan.plan)
-app.command("report")(report.report)
+
+
+def _say_versions(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"fedeas {__version__}, flwr {installed('flwr')}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            callback=_say_versions,
+            is_eager=True,
+            help="Show the versions of fedeas and flwr.",
+        ),
+    ] = False,
+) -> None:
+    """Options of ``fedeas`` itself."""
+
+
+app.command("run", cls=Documented)(run.run)
+app.command("compare", cls=Documented)(compare.compare)
+app.command("plan", cls=Documented)(plan.plan)
+app.command("report", cls=Documented)(report.report)
 app.command("keys")(keys.keys)
 app.command("certs")(certs.certs)
 app.add_typer(generator.app, name="generator")

@@ -15,6 +15,7 @@ from fedeas_app.commands.console import one_sentence, out
 from fedeas_app.errors import UserError
 from fedeas_app.forecast import Counts, Forecast, forecast, read_counts
 from fedeas_app.settings import AUTO, OWN, Settings
+from fedeas_app.wording import plural
 
 _SHOWN = 40
 
@@ -39,13 +40,21 @@ def plan(
     if as_json:
         typer.echo(json.dumps(result.to_dict(), indent=2))
     else:
-        show(result, poor_clients(settings) if counts is None else [])
+        show(result, _remarks(settings, data_path) if counts is None else [])
 
 
 def _counts(settings: Settings, counts: Path | None, data_path: Path | None) -> Counts:
     if counts is not None:
         return read_counts(counts)
     return label_counts(settings) if data_path is None else site_counts(settings, data_path)
+
+
+def _remarks(settings: Settings, data_path: Path | None) -> list[str]:
+    from fedeas_app.data.remarks import empty_folders
+
+    if data_path is None:
+        return poor_clients(settings)
+    return empty_folders(settings.reading(str(data_path.expanduser().absolute())))
 
 
 def site_counts(settings: Settings, data_path: Path) -> Counts:
@@ -91,17 +100,18 @@ def label_counts(settings: Settings) -> Counts:
 
 
 def poor_clients(settings: Settings) -> list[str]:
-    """Return in words which clients have wrong labels or few images, if any."""
-    from fedeas_app.data.scenarios import describe_in_words
+    """Return in words which clients have wrong labels or few images, and which classes none."""
+    from fedeas_app.data.remarks import remarks
 
-    return describe_in_words(int(settings.num_clients), settings)
+    return remarks(int(settings.num_clients), settings)
 
 
 def show(result: Forecast, remarks: Sequence[str] = ()) -> None:
     """Print the plan: a row a client (the first ones), then remarks on clients and the totals."""
     out.print(_clients(result))
     if len(result.counts) > _SHOWN:
-        out.print(f"... and {len(result.counts) - _SHOWN:,} more clients (all with --json)")
+        more = plural(len(result.counts) - _SHOWN, "more client")
+        out.print(f"... and {more} (all with --json)")
     for remark in remarks:
         out.print(remark, soft_wrap=True)
     real, synthetic = int(result.counts.sum()), result.synthetic

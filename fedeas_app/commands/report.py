@@ -7,33 +7,43 @@ import typer
 
 from fedeas_app.commands.console import one_sentence, out
 from fedeas_app.errors import UserError
-from fedeas_app.files import cannot_write, write_text
+from fedeas_app.files import cannot_write, require_writable, write_text
 
 _NAME = "report.html"
 
 
 @one_sentence
 def report(
-    directory: Annotated[Path, typer.Argument(help="Of a run or of a comparison.")],
+    directory: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DIR",
+            help="The directory of a run or of a comparison, which fedeas run and fedeas compare "
+            "print at their end.",
+        ),
+    ],
     out_file: Annotated[
-        Path | None, typer.Option("--out", help="The file to write; else DIR/report.html.")
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="The file to write; else DIR/report.html."),
     ] = None,
     show: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
 ) -> None:
-    """Write one self-contained HTML file with the figures, tables and settings of a run."""
-    from fedeas_app.report.page import render  # matplotlib takes a second
+    """Write one self-contained HTML file with the figures, tables and settings of a run.
 
-    page = render(directory)
+    The same for a comparison, finished or not.
+    """
+    from fedeas_app.report.page import render, require_record  # matplotlib takes a second
+
+    require_record(directory)
     path = out_file if out_file is not None else directory / _NAME
-    _write(path, page)
+    require_writable(path)
+    _write(path, render(directory))
     out.print(f"Report: {path}", markup=False, soft_wrap=True)
     if show:
         typer.launch(str(path.resolve()))
 
 
 def _write(path: Path, page: str) -> None:
-    if path.is_dir():
-        raise UserError(f"--out is {path}, which is a directory; name a file in it.")
     try:
         write_text(path, page)
     except OSError as error:

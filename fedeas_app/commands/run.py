@@ -2,12 +2,18 @@
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from fedeas_app.commands.configuration import ConfigArgument, SetOption, load_settings, load_values
+from fedeas_app.commands.configuration import (
+    ConfigArgument,
+    SetOption,
+    load_settings,
+    load_values,
+    resumed_settings,
+)
 from fedeas_app.commands.console import one_sentence, out
 from fedeas_app.commands.execution import execute, foresee, run_directory
 from fedeas_app.commands.launcher import interruptible
@@ -20,7 +26,8 @@ from fedeas_app.commands.submission import (
 )
 from fedeas_app.errors import UserError
 from fedeas_app.forecast import Forecast
-from fedeas_app.runs.directory import read_lines, summary_line
+from fedeas_app.runs.directory import summary_line
+from fedeas_app.runs.following import Following
 from fedeas_app.settings import Settings
 
 
@@ -38,8 +45,16 @@ def run(
             help="Run on real machines: a SuperLink connection of Flower's config.toml.",
         ),
     ] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Go on with an interrupted run from its last checkpoint."),
+    ] = None,
 ) -> None:
     """Run a configuration in simulation, or on a SuperLink, and leave a record of it."""
+    if resume is not None:
+        _require_alone(config, superlink)
+        _simulate(resumed_settings(resume, overrides), verbose)
+        return
     config = config if config is not None else Path("digits")
     if superlink is None:
         _simulate(load_settings(config, overrides), verbose)
@@ -50,10 +65,23 @@ def run(
         _deploy(Settings.parse(values), superlink)
 
 
+def _require_alone(config: Path | None, superlink: str | None) -> None:
+    if config is not None:
+        raise UserError(
+            f"--resume takes the configuration of the run, not {config}; change single keys by "
+            "--set."
+        )
+    if superlink is not None:
+        raise UserError(
+            "--resume is for runs on this machine; on a SuperLink a run goes on with its own "
+            "configuration and --set run-name=NAME --set resume=true."
+        )
+
+
 def _simulate(settings: Settings, verbose: bool) -> None:
     settings = _named(settings)
     directory = run_directory(settings)
-    if directory.exists():
+    if directory.exists() and not settings.resume:
         raise UserError(f"{directory} exists already; choose another run-name or remove it.")
     with out.status(f"Reading {settings.dataset}"):
         expected = foresee(settings)
@@ -62,8 +90,8 @@ def _simulate(settings: Settings, verbose: bool) -> None:
         with _progress() as progress:
             summary = execute(settings, expected, _Bars(progress, settings, expected))
     except KeyboardInterrupt:
-        kept = f"; what was finished is in {directory}" if directory.is_dir() else ""
-        raise UserError(f"Interrupted{kept}.") from None
+        again = f"; go on with: fedeas run --resume {directory}" if directory.is_dir() else ""
+        raise UserError(f"Interrupted{again}.") from None
     if verbose:
         out.print((directory / "flower.log").read_text(encoding="utf-8"), markup=False)
     out.print(summary_line(summary), style="bold", soft_wrap=True)
@@ -109,26 +137,25 @@ class _Bars:
     def __init__(self, progress: Progress, settings: Settings, expected: Forecast) -> None:
         self._progress = progress
         self._images = expected.synthetic
+        self._run: Following | None = None
         clients = int(settings.num_clients)
         self._making = progress.add_task("prepare", total=clients, note="starting Flower")
         self._training = progress.add_task("train", total=settings.rounds, note="", start=False)
 
     def __call__(self, directory: Path) -> None:
         """Look at the record."""
-        self._show_preparation(read_lines(directory / "preparation.jsonl"))
-        self._show_rounds(read_lines(directory / "rounds.jsonl"))
+        self._run = self._run or Following(directory)
+        self._run.look()
+        self._show(self._run)
 
-    def _show_preparation(self, ready: list[dict[str, Any]]) -> None:
-        if ready:
-            images = sum(line["synthetic"] for line in ready)
-            note = f"{images:,} of {self._images:,} images ready"
-            self._progress.update(self._making, completed=len(ready), note=note)
-
-    def _show_rounds(self, rounds: list[dict[str, Any]]) -> None:
-        if rounds:
+    def _show(self, run: Following) -> None:
+        if run.ready:
+            note = f"{run.images:,} of {self._images:,} images ready"
+            self._progress.update(self._making, completed=run.ready, note=note)
+        if run.accuracy is not None:
             self._progress.start_task(self._training)
-            note = f"test accuracy {rounds[-1]['accuracy']:.2%}"
-            self._progress.update(self._training, completed=rounds[-1]["round"], note=note)
+            note = f"test accuracy {run.accuracy:.2%}"
+            self._progress.update(self._training, completed=run.rounds, note=note)
 
 
 def _progress() -> Progress:

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,10 +12,11 @@ from fedeas_app.comparison.reading import CELLS
 from fedeas_app.errors import UserError
 from fedeas_app.generators.registry import POOL
 from fedeas_app.settings import AUTO, OWN, Settings, Value
+from fedeas_app.wording import plural
 
 PLACES: Final = (
     "output-dir", "run-name", "cache-dir", "cache-limit-gb", "tracker", "prepare-timeout",
-    "round-timeout",
+    "round-timeout", "max-failed-rounds", "checkpoint-every", "resume",
 )  # fmt: skip
 _SHOWN = 3
 _WITH_OUI = ("fedoui", "fedoui-fedalign")
@@ -50,6 +51,10 @@ class Cell:
     def directory(self) -> Path:
         """Where its record is."""
         return self.settings.output_path / self.name
+
+    def resumed(self) -> "Cell":
+        """Return the cell as a run that goes on from its last checkpoint."""
+        return replace(self, settings=Settings.parse(self.settings.to_flat() | {"resume": True}))
 
     def has_settings(self, other: Settings) -> bool:
         """Tell whether a record's settings are this cell's, wherever it lies."""
@@ -89,9 +94,10 @@ def make_cells(grid: Grid, base: Values, resolve: Resolve, directory: Path) -> l
             cell = _cell(_simulated(resolve(dict(base) | values | places)))
             cells.setdefault(cell.name, cell)
         except UserError as error:
-            problems.setdefault(str(error), []).append(_words(values))
+            for sentence in map(str, error.args):
+                problems.setdefault(sentence, []).append(_words(values, grid.shared))
     if problems:
-        raise UserError(" ".join(_sentence(*problem, total) for problem in problems.items()))
+        raise UserError(*(_sentence(*problem, total) for problem in problems.items()))
     return list(cells.values())
 
 
@@ -174,12 +180,15 @@ def _refuse_places(grid: Grid) -> None:
 def _sentence(problem: str, where: list[str], total: int) -> str:
     if len(where) == total:
         return problem
-    more = f" and {len(where) - _SHOWN} more cells" if len(where) > _SHOWN else ""
+    left = len(where) - _SHOWN
+    more = f" and {plural(left, 'more cell')}" if left > 0 else ""
     return f"{problem.rstrip('.')} (in {'; '.join(where[:_SHOWN])}{more})."
 
 
-def _words(values: Values) -> str:
-    return ", ".join(f"{key}={value}" for key, value in values.items())
+def _words(values: Values, shared: Values) -> str:
+    """Name a cell by what it does not share with all."""
+    own = {key: value for key, value in values.items() if shared.get(key) != value}
+    return ", ".join(f"{key}={value}" for key, value in (own or values).items())
 
 
 def _only(key: str, values: Iterable[Any]) -> Callable[[Settings], bool]:

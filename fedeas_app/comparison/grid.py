@@ -133,6 +133,10 @@ def read_grid(path: Path) -> Grid:
 
 
 def _parse(content: Values) -> Grid:
+    if not content:
+        raise ValueError(
+            "is empty; write what is to be compared below [[grid]], a list of values for each key"
+        )
     unknown = sorted(set(content) - set(_KEYS))
     if unknown:
         raise ValueError(
@@ -158,8 +162,18 @@ def _target(value: Any) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
-        raise UserError(f"The target is {value!r}; an accuracy above 0 and up to 1 is allowed.")
+        hint = _as_share(value)
+        raise UserError(
+            f"The target is {value!r}; an accuracy above 0 and up to 1 is allowed{hint}."
+        )
     return float(value)
+
+
+def _as_share(value: Any) -> str:
+    """Say how a number of per cent is written, if a number may be that."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 1 < value <= 100:
+        return ""
+    return f": write {value / 100:g} for {value:g} %"
 
 
 def _table(name: str, content: Any) -> Values:

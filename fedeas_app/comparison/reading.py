@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from fedeas_app.errors import UserError
+from fedeas_app.runs.directory import INTERRUPTED
 from fedeas_app.runs.reading import Run, is_run, read_run
 from fedeas_app.settings import Value
 
@@ -75,7 +76,8 @@ class Comparison:
     varied : tuple of str
         The keys in which the arms differ (kebab case, without the seed).
     failed : tuple of FailedCell
-        Cells that are neither here nor in an arm's runs have not run yet.
+    waiting : int
+        Cells that have not run yet, or not to their end, as a run was interrupted.
     """
 
     directory: Path
@@ -84,6 +86,7 @@ class Comparison:
     target: float | None
     varied: tuple[str, ...]
     failed: tuple[FailedCell, ...] = ()
+    waiting: int = 0
 
     def arm(self, label: str) -> Arm:
         """Return the arm of a label."""
@@ -117,10 +120,12 @@ def read_comparison(directory: Path) -> Comparison:
 def _comparison(directory: Path, index: Mapping[str, Any]) -> Comparison:
     arms: list[Arm] = []
     failed: list[FailedCell] = []
+    waiting = 0
     for entry in index["arms"]:
         runs, broken = _cells(directory, entry, index["failed"])
         arms.append(Arm(entry["label"], dict(entry["values"]), tuple(runs), entry["baseline"]))
         failed += broken
+        waiting += len(entry["cells"]) - len(runs) - len(broken)
     return Comparison(
         directory,
         tuple(arms),
@@ -128,6 +133,7 @@ def _comparison(directory: Path, index: Mapping[str, Any]) -> Comparison:
         index["target"],
         tuple(index["varied"]),
         tuple(failed),
+        waiting,
     )
 
 
@@ -146,13 +152,15 @@ def _cells(
 
 
 def _read(directory: Path, reason: str | None) -> Run | str | None:
-    """Return a completed run, why there is none, or None where it has not run yet."""
+    """Return a completed run, why there is none, or None where it is still to run."""
     if not is_run(directory):
-        return reason
+        return _of_failure(reason)
     try:
         run = read_run(directory)
     except UserError as error:
         return str(error)
-    if run.completed:
-        return run
-    return run.summary.get("reason") or reason
+    return run if run.completed else _of_failure(run.summary.get("reason") or reason)
+
+
+def _of_failure(reason: str | None) -> str | None:
+    return None if reason == INTERRUPTED else reason

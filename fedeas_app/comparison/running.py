@@ -14,8 +14,9 @@ from fedeas_app.comparison.reading import GRID, Comparison, is_comparison, read_
 from fedeas_app.comparison.writing import write_comparison
 from fedeas_app.errors import UserError, first_line
 from fedeas_app.files import make_directory
-from fedeas_app.runs.directory import read_summary
+from fedeas_app.runs.directory import INTERRUPTED, read_summary
 from fedeas_app.runs.reading import Run, read_run
+from fedeas_app.runs.resuming import CHECKPOINT, require_resumable
 
 _LOCK: Final = ".lock"
 
@@ -84,7 +85,8 @@ def run_cells(
 ) -> Comparison:
     """Run what is not finished, and write the index and the tables anew after every cell.
 
-    A cell that failed or was broken off runs again; what it left before is removed.
+    A cell that was broken off goes on from its checkpoint. One that failed, or had come to none,
+    runs again; what it left before is removed.
 
     Parameters
     ----------
@@ -112,14 +114,32 @@ def run_cells(
 def _attempt(cell: Cell, perform: Callable[[Cell], object]) -> dict[str, str]:
     """Run a cell and return why it failed, by its name, or nothing."""
     try:
-        if cell.directory.exists():
-            shutil.rmtree(cell.directory)
-        perform(cell)
+        perform(_taken_up(cell))
     except UserError as error:
         return {cell.name: str(error)}
     except Exception as error:  # a night's grid must not end with one cell
         return {cell.name: f"{type(error).__name__}: {first_line(error)}"}
     return {}
+
+
+def _taken_up(cell: Cell) -> Cell:
+    """Return the cell to be gone on with, or to be begun where there is nothing worth keeping."""
+    if not cell.directory.exists():
+        return cell
+    if _is_broken_off(cell):
+        return cell.resumed()
+    shutil.rmtree(cell.directory)
+    return cell
+
+
+def _is_broken_off(cell: Cell) -> bool:
+    if not (cell.directory / CHECKPOINT).is_file():
+        return False
+    try:
+        summary = require_resumable(cell.directory, cell.settings)
+    except UserError:
+        return False
+    return bool(summary.get("reason", INTERRUPTED) == INTERRUPTED)
 
 
 def _failed_before(directory: Path, todo: set[str]) -> dict[str, str]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fedeas_app.comparison.reading import Arm, Comparison
 from fedeas_app.comparison.statistics import PairedDifference, Spread, paired_difference, spread
 from fedeas_app.runs.reading import Run
+from fedeas_app.wording import plural
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,20 @@ class ArmDifference:
 def summarise(comparison: Comparison) -> list[ArmSummary]:
     """Return what every arm came to."""
     return [_summary(arm, comparison.target) for arm in comparison.arms]
+
+
+def shortfall(comparison: Comparison) -> str:
+    """Return how many cells are finished: ``9 of 12 cells finished, 1 failed, 2 to run``.
+
+    Empty where all of them are.
+    """
+    finished = sum(len(arm.runs) for arm in comparison.arms)
+    others = {"failed": len(comparison.failed), "to run": comparison.waiting}
+    if not any(others.values()):
+        return ""
+    total = plural(finished + sum(others.values()), "cell")
+    rest = [f"{number:,} {state}" for state, number in others.items() if number]
+    return f"{finished:,} of {total} finished, {', '.join(rest)}"
 
 
 def differences(comparison: Comparison) -> list[ArmDifference]:

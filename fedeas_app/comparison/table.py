@@ -7,7 +7,13 @@ from typing import Final
 from fedeas_app.budget import TOTAL_POLICIES
 from fedeas_app.comparison.reading import Comparison
 from fedeas_app.comparison.statistics import PairedDifference, Spread
-from fedeas_app.comparison.summary import ArmDifference, ArmSummary, differences, summarise
+from fedeas_app.comparison.summary import (
+    ArmDifference,
+    ArmSummary,
+    differences,
+    shortfall,
+    summarise,
+)
 
 NOTHING: Final = "–"
 _CACHED: Final = "*"
@@ -20,6 +26,10 @@ _CACHED_NOTE: Final = (
 _SECONDS_NOTE: Final = (
     "generate: the sum of the clients' own times, several of which ran at once; train: from the "
     "first round to the last."
+)
+_START_NOTE: Final = (
+    "train: without synthesis it includes the start of the simulation's workers, which is part of "
+    "the preparation where images are made."
 )
 _MATCHED_NOTE: Final = (
     f"Matched budgets: {', '.join(TOTAL_POLICIES)} make as many images as fedeas at the same β."
@@ -45,7 +55,7 @@ def tables(comparison: Comparison) -> list[TextTable]:
     summaries = summarise(comparison)
     compared = differences(comparison)
     return [
-        _accuracy(summaries, comparison.target),
+        _accuracy(summaries, comparison),
         _cost(summaries, comparison),
         *([_paired(comparison, compared)] if compared else []),
     ]
@@ -60,7 +70,8 @@ def markdown(comparison: Comparison, remarks: Sequence[str] = ()) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _accuracy(summaries: Sequence[ArmSummary], target: float | None) -> TextTable:
+def _accuracy(summaries: Sequence[ArmSummary], comparison: Comparison) -> TextTable:
+    target, missing = comparison.target, shortfall(comparison)
     reached = () if target is None else (f"rounds to {100 * target:g} %",)
     rows = tuple(
         (
@@ -74,7 +85,8 @@ def _accuracy(summaries: Sequence[ArmSummary], target: float | None) -> TextTabl
         for summary in summaries
     )
     header = ("arm", "seeds", "final (%)", "best (%)", "AUC", *reached)
-    return TextTable("Test accuracy", header, rows, (_SPREAD_NOTE,))
+    notes = (f"{missing}.",) if missing else ()
+    return TextTable("Test accuracy", header, rows, (*notes, _SPREAD_NOTE))
 
 
 def _cost(summaries: Sequence[ArmSummary], comparison: Comparison) -> TextTable:
@@ -102,7 +114,12 @@ def _cost_notes(summaries: Sequence[ArmSummary], comparison: Comparison) -> tupl
     policies = {run.settings.policy for arm in comparison.arms for run in arm.runs}
     matched = "fedeas" in policies and bool(policies & set(TOTAL_POLICIES))
     cached = any(map(_from_cache, summaries))
-    notes = [(True, _SECONDS_NOTE), (cached, _CACHED_NOTE), (matched, _MATCHED_NOTE)]
+    notes = [
+        (True, _SECONDS_NOTE),
+        ("none" in policies, _START_NOTE),
+        (cached, _CACHED_NOTE),
+        (matched, _MATCHED_NOTE),
+    ]
     return tuple(note for applies, note in notes if applies)
 
 

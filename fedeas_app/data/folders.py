@@ -25,11 +25,23 @@ def image_folder(root: Path) -> Source:
     UserError
         No images are found.
     """
-    train = root / "train"
-    if not any(path.is_dir() for path in entries(train)):
+    train = _training_part(root)
+    if train == root:
         return Source(_folder_table(root), None, None)
     test = next((root / name for name in TEST_NAMES if (root / name).is_dir()), None)
     return Source(_folder_table(train), _folder_table(test) if test else None, None)
+
+
+def empty_folders(root: Path) -> list[str]:
+    """Return the names of the training part's subfolders that have no image, sorted."""
+    folders = (entry for entry in entries(_training_part(root)) if entry.is_dir())
+    return [folder.name for folder in folders if not any(_images(folder))]
+
+
+def _training_part(root: Path) -> Path:
+    """Return ``root/train`` if it has subfolders, else the root: "train" may be a class."""
+    train = root / "train"
+    return train if any(path.is_dir() for path in entries(train)) else root
 
 
 def _folder_table(folder: Path) -> Table:
@@ -37,8 +49,7 @@ def _folder_table(folder: Path) -> Table:
         (file, entry.name)
         for entry in entries(folder)
         if entry.is_dir()
-        for file in sorted(all_files(entry))
-        if file.suffix.lower() in IMAGE_SUFFIXES
+        for file in sorted(_images(entry))
     ]
     if not pairs:
         raise UserError(
@@ -51,6 +62,10 @@ def _folder_table(folder: Path) -> Table:
         return ((str(pairs[row][0]), pairs[row][0]) for row in rows)
 
     return Table(labels, images)
+
+
+def _images(folder: Path) -> Iterator[Path]:
+    return (file for file in all_files(folder) if file.suffix.lower() in IMAGE_SUFFIXES)
 
 
 def entries(folder: Path) -> list[Path]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fedeas_app.data import columns
 from fedeas_app.data.decode import NamedImage
 from fedeas_app.data.divisions import FIFTH, Division
-from fedeas_app.data.folders import IMAGE_SUFFIXES, all_files, image_folder
+from fedeas_app.data.folders import IMAGE_SUFFIXES, all_files, empty_folders, image_folder
 from fedeas_app.data.huggingface import load_hub, load_parquet, to_source
 from fedeas_app.data.idx import idx_folder, is_idx_folder
 from fedeas_app.data.tables import Source, Table
@@ -84,6 +84,22 @@ def is_local(dataset: str) -> bool:
     return dataset.startswith(_LOCAL)
 
 
+def empty_classes(settings: Settings) -> list[str]:
+    """Return the names of an image folder's training classes that have no image, sorted.
+
+    Of any other source there are none to be seen.
+
+    Raises
+    ------
+    UserError
+        The local path does not exist.
+    """
+    if not is_local(settings.dataset):
+        return []
+    root = _local_path(settings.dataset)
+    return empty_folders(root) if _is_image_folder(root) else []
+
+
 def _classes(source: Source, settings: Settings) -> columns.Classes:
     train, test = source.train.labels, source.test.labels if source.test else None
     if settings.class_list:
@@ -99,9 +115,15 @@ def _source(settings: Settings, scratch: Path) -> Source:
     root = _local_path(settings.dataset)
     if is_idx_folder(root):
         return idx_folder(root)
-    if root.is_dir() and not any(file.suffix == ".parquet" for file in all_files(root)):
+    if _is_image_folder(root):
         return image_folder(root)
     return to_source(load_parquet(root, scratch), settings)
+
+
+def _is_image_folder(root: Path) -> bool:
+    if not root.is_dir() or is_idx_folder(root):
+        return False
+    return not any(file.suffix == ".parquet" for file in all_files(root))
 
 
 def _digits() -> Source:

@@ -1,6 +1,7 @@
 """Which images every client has, and which it makes."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,8 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from fedeas_app.comparison.reading import Comparison
-from fedeas_app.figures.arms import shown_arms
+from fedeas_app.figures.fonts import can_draw
+from fedeas_app.figures.partitions import partition_names, partitions
 from fedeas_app.figures.picture import Missing, Picture
 from fedeas_app.figures.style import (
     TEXT_SIZE,
@@ -24,6 +26,7 @@ from fedeas_app.figures.style import (
     shared_labels,
 )
 from fedeas_app.runs.reading import ClassCounts, Run
+from fedeas_app.wording import plural
 
 TITLE = "Images by client and class"
 _CAPTION = (
@@ -39,6 +42,7 @@ _NO_COUNTS = (
     "started."
 )
 _NAMED_CLASSES = 12  # up to as many the columns carry their names, else numbers
+_BY_NUMBER = "class, by its number where no installed font has its letters"
 
 
 class Panel(NamedTuple):
@@ -57,24 +61,33 @@ def of_run(run: Run) -> Picture | Missing:
 
 
 def of_comparison(comparison: Comparison) -> Picture | Missing:
-    """Return the real images of one seed, and what each policy adds to them."""
-    runs = [run for arm in shown_arms(comparison) for run in arm.runs if run.counts is not None]
-    if not runs:
+    """Return the real images of one seed, and what each policy adds to them.
+
+    With several partitions of that seed it is the first one, named in the title.
+    """
+    groups = partitions(comparison)
+    if not groups:
         return Missing(TITLE, _NO_COUNTS)
+    runs, name = groups[0], partition_names(groups)[0]
     first = runs[0].counts
-    assert first is not None  # noqa: S101 - runs without counts are left out above
-    panels = [_panel("real", first.real), *_policies(runs, first)]
-    return _picture(panels, first, _MANY_PANELS.format(seed=runs[0].settings.seed))
+    assert first is not None  # noqa: S101 - partitions are made of counts
+    panels = [_panel("real", first.real), *_policies(runs)]
+    picture = _picture(panels, first, _MANY_PANELS.format(seed=runs[0].settings.seed))
+    return replace(picture, title=titled(name)) if len(groups) > 1 else picture
 
 
-def _policies(runs: Sequence[Run], first: ClassCounts) -> list[Panel]:
+def titled(partition: str) -> str:
+    """Return the title of the map of one of several partitions."""
+    return f"{TITLE}: {partition}"
+
+
+def _policies(runs: Sequence[Run]) -> list[Panel]:
     """Return one panel for each distinct way to add to the same real images."""
     found: dict[bytes, Panel] = {}
     for run in runs:
-        counts = run.counts
-        if counts is not None and np.array_equal(counts.real, first.real):
-            panel = _panel(_policy(run), counts.synthetic)
-            found.setdefault(counts.synthetic.tobytes(), panel)
+        if run.counts is not None:
+            panel = _panel(_policy(run), run.counts.synthetic)
+            found.setdefault(run.counts.synthetic.tobytes(), panel)
     return [panel for panel in found.values() if panel.images.any()]
 
 
@@ -91,7 +104,8 @@ def _picture(panels: Sequence[Panel], counts: ClassCounts, words: str) -> Pictur
     clients, classes = counts.real.shape
     held = np.count_nonzero(counts.real, axis=1)
     alt = (
-        f"{clients} clients and {classes} classes; a client holds {held.min()} to {held.max()} of "
+        f"{plural(clients, 'client')} and {plural(classes, 'class', 'classes')}; a client holds "
+        f"{held.min()} to {held.max()} of "
         f"them. Images: {', '.join(panel.heading for panel in panels)}."
     )
     return Picture(
@@ -113,7 +127,7 @@ def _draw(theme: Theme, panels: Sequence[Panel], classes: Sequence[str]) -> Figu
         empty.set_visible(False)
     for each in axes[len(panels) - 2 : len(panels)]:
         _name_classes(each, classes)
-    shared_labels(figure, theme, "class", "client")
+    shared_labels(figure, theme, _class_label(classes), "client")
     _color_bar(figure, axes, images[0], theme)
     return figure
 
@@ -129,9 +143,14 @@ def _draw_panel(axes: Axes, panel: Panel, theme: Theme, norm: LogNorm) -> Any:
     )
 
 
+def _class_label(classes: Sequence[str]) -> str:
+    named = len(classes) <= _NAMED_CLASSES
+    return _BY_NUMBER if named and not all(map(can_draw, classes)) else "class"
+
+
 def _name_classes(axes: Axes, classes: Sequence[str]) -> None:
     if len(classes) <= _NAMED_CLASSES:
-        names = [fitted(name, 14) for name in classes]
+        names = [fitted(c, 14) if can_draw(c) else str(n) for n, c in enumerate(classes)]
         axes.set_xticks(range(len(classes)), names, rotation=90)
     axes.tick_params(labelbottom=True)
 

@@ -14,6 +14,7 @@ from fedeas_app.figures.picture import Missing, Picture
 from fedeas_app.figures.skew import cumulative_shares
 from fedeas_app.figures.style import Theme, canvas, legend_below, legend_height, look
 from fedeas_app.runs.reading import Run
+from fedeas_app.wording import plural
 
 _TITLE = "Concentration of the imbalance"
 _DEFINITION = (
@@ -103,8 +104,9 @@ def _words(curve: Curve) -> str:
     clients = len(curve.shares) - 1
     few = max(1, round(clients / 4))
     return (
-        f"{curve.label}: the {few} of {clients} clients that hold most have "
-        f"{curve.shares[few]:.0%} of the imbalance; all have {curve.shares[-1]:.0%}."
+        f"{curve.label}: {curve.shares[few]:.0%} of the imbalance is with the {few} of "
+        f"{plural(clients, 'client')} that {'hold' if few > 1 else 'holds'} most, "
+        f"{curve.shares[-1]:.0%} with all."
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
+from fedeas_app.figures.fonts import use_fonts
 from fedeas_app.figures.style import LIGHT, Theme
 from fedeas_app.files import make_directory, write_bytes, write_text
 
@@ -43,6 +44,7 @@ class Picture:
         """Draw it, whatever the user's matplotlib settings are."""
         with _own_settings():
             figure = self.paint(theme)
+            use_fonts(figure)
             figure.set_label(f"{self.name}-{theme.name}")
             figure.draw_without_rendering()
             figure.set_layout_engine("none")  # else every file made of it would shift it a little

@@ -148,7 +148,8 @@ def shared_labels(figure: Figure, theme: Theme, x: str, y: str) -> None:
 
 def whole_numbers(axes: Axes) -> None:
     """Put ticks of the x axis at whole numbers only: rounds, clients."""
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
+    locator = MaxNLocator(integer=True, steps=[1, 2, 5, 10], min_n_ticks=1)
+    axes.xaxis.set_major_locator(locator)
 
 
 def plain_logarithm(axis: Axis) -> None:

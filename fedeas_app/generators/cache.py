@@ -23,8 +23,8 @@ from safetensors.numpy import load, save
 
 from fedeas_app import seeds
 from fedeas_app.errors import UserError
-from fedeas_app.files import cannot_write, sha256, write_bytes, write_text
-from fedeas_app.generators.eviction import GB, make_room, stamp
+from fedeas_app.files import cannot_write, sha256, stamp, write_bytes, write_text
+from fedeas_app.generators.eviction import GB, make_room
 from fedeas_app.generators.protocol import Generator, Sampling
 from fedeas_app.inventory.listing import children
 

@@ -6,12 +6,11 @@ choose the same ones.
 """
 
 import time
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 from fedeas_app.errors import UserError
-from fedeas_app.inventory import LAST_USED, Entry, take_drawers
+from fedeas_app.inventory import Entry, take_drawers
 from fedeas_app.inventory.listing import last_read, measure
 from fedeas_app.inventory.removing import Target, remove_targets
 
@@ -20,12 +19,6 @@ GB = 1e9
 # A client reads its drawer in every round, and preparation takes a day at most unless the user
 # says otherwise: a drawer that a run needs was used within this many seconds.
 LIVE = 86400.0
-
-
-def stamp(drawer: Path) -> None:
-    """Record that a drawer is being used; where nothing can be written, it may be read no less."""
-    with suppress(OSError):
-        (drawer / LAST_USED).touch()
 
 
 def make_room(cache: Path, limit: float, wanted: int, filling: Path) -> None:

@@ -1,10 +1,10 @@
 """What lies in a cache directory: listed, described, checked and removed."""
 
+from fedeas_app.files import LAST_USED
 from fedeas_app.inventory.checking import Damage, repair, verify
 from fedeas_app.inventory.describing import describe
 from fedeas_app.inventory.listing import (
     KINDS,
-    LAST_USED,
     REPLACEABLE,
     Entry,
     Inventory,

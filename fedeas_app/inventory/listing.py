@@ -13,6 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from fedeas_app.errors import UserError
+from fedeas_app.files import LAST_USED
 
 
 class Kind(StrEnum):
@@ -29,9 +30,6 @@ KINDS = tuple(Kind)
 
 REPLACEABLE = tuple(kind for kind in Kind if kind is not Kind.CLIENT_STATES)
 """What is made anew when it is needed; what a client keeps between rounds is lost once removed."""
-
-LAST_USED = "last-used"
-"""The file whose modification time says when a drawer was last used."""
 
 _DIGEST = "[0-9a-f]{64}"
 _GENERATOR = "[^.].*-[0-9a-f]{16}"
@@ -55,7 +53,7 @@ class Entry:
     written : float
         When anything in it was last written, in seconds since the epoch.
     read : float, optional
-        When it was last read, where that is recorded: in drawers.
+        When it was last read, where that is recorded: client states have no such record.
     finished : bool
         False for what an interrupted process left, or one still at work.
     """

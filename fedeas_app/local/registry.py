@@ -2,6 +2,9 @@
 
 from collections.abc import Callable
 
+import torch
+
+from fedeas_app.local.divergence import require_finite
 from fedeas_app.local.fedprox import train_fedprox
 from fedeas_app.local.job import Job, Outcome
 from fedeas_app.local.moon import train_moon
@@ -14,5 +17,13 @@ _OF_STRATEGY: dict[str, Callable[[Job], Outcome]] = {
 
 
 def train_locally(job: Job) -> Outcome:
-    """Train with the local algorithm of the strategy; SGD, with FedProx's term where μ > 0."""
-    return _OF_STRATEGY.get(job.settings.strategy, train_fedprox)(job)
+    """Train with the local algorithm of the strategy; SGD, with FedProx's term where μ > 0.
+
+    Raises
+    ------
+    PublicError
+        Training diverged.
+    """
+    outcome = _OF_STRATEGY.get(job.settings.strategy, train_fedprox)(job)
+    require_finite([torch.tensor(outcome.loss), *job.model.state_dict().values()], job.settings)
+    return outcome

@@ -4,18 +4,18 @@ from collections.abc import Iterator
 from dataclasses import replace
 from statistics import fmean
 
-from fedeas_app.comparison.cells import matters
 from fedeas_app.comparison.reading import Comparison
+from fedeas_app.comparison.summary import shortfall
 from fedeas_app.comparison.table import tables
 from fedeas_app.figures import Missing, Picture
-from fedeas_app.figures.budget_map import TITLE, of_comparison
-from fedeas_app.figures.concentration import SHAPING
+from fedeas_app.figures.budget_map import TITLE, of_comparison, titled
+from fedeas_app.figures.partitions import partition_names, partitions
 from fedeas_app.report.parts import Fact, SampleSheet, Table
 from fedeas_app.report.run_parts import dataset_name, short
 from fedeas_app.report.samples import sample_sheet
-from fedeas_app.report.wording import listed, percent, plural, whole
 from fedeas_app.runs.reading import Run
 from fedeas_app.settings import Value
+from fedeas_app.wording import listed, percent, plural, seconds, whole
 
 _MOST_MAPS = 6
 _NOT_SHARED = ("seed", "run-name", "output-dir")
@@ -45,10 +45,11 @@ def headline(comparison: Comparison) -> str:
 
 
 def trouble(comparison: Comparison) -> str:
-    """Say what is missing: failed cells, and arms without a single run."""
-    failed = len(comparison.failed)
+    """Say what is missing: cells that failed or are still to run, arms without a single run."""
+    missing = shortfall(comparison)
     empty = [arm.label for arm in comparison.arms if not arm.runs]
-    sentences = [f"{plural(failed, 'run')} failed, see Failed runs."] if failed else []
+    why = "; see Failed runs" if comparison.failed else ""
+    sentences = [f"{missing}{why}."] if missing else []
     if empty:
         sentences.append(f"Without a completed run: {listed(empty)}.")
     return " ".join(sentences)
@@ -60,11 +61,11 @@ def facts(comparison: Comparison) -> list[Fact]:
     if not runs:
         return []
     images = sum(int(run.plan.get("made", 0)) for run in runs)
-    hours = sum(sum(run.summary.get("seconds", {}).values()) for run in runs) / 3600
+    time = sum(sum(run.summary.get("seconds", {}).values()) for run in runs)
     return [
         *_leaders(comparison),
         Fact("Images generated", whole(images), "by all runs together"),
-        Fact("Time", f"{hours:,.1f} h", "of all runs together"),
+        Fact("Time", seconds(time), "of all runs together"),
     ]
 
 
@@ -102,48 +103,21 @@ def budget_maps(comparison: Comparison) -> list[Picture]:
 
     The comparison's own figures show that of the first; there are more where α is varied, say.
     """
-    groups = _partitions(comparison)
-    shared = _shared([group[0] for group in groups])
+    groups = partitions(comparison)
     maps: list[Picture] = []
-    for group in groups[1:_MOST_MAPS]:
+    for group, name in list(zip(groups, partition_names(groups), strict=True))[1:_MOST_MAPS]:
         figure = of_comparison(_only(comparison, group))
         if not isinstance(figure, Missing):
-            title = f"{figure.title}: {_how(group[0], shared)}"
-            maps.append(replace(figure, title=title, name=f"map-{len(maps)}"))
+            maps.append(replace(figure, title=titled(name), name=f"map-{len(maps)}"))
     return maps
 
 
 def maps_left_out(comparison: Comparison) -> list[Missing]:
     """Say how many partitions have no map, as there are too many."""
-    left = len(_partitions(comparison)) - _MOST_MAPS
+    left = len(partitions(comparison)) - _MOST_MAPS
     if left <= 0:
         return []
     return [Missing(TITLE, f"{plural(left, 'more partition')} of the same seed.")]
-
-
-def _partitions(comparison: Comparison) -> list[list[Run]]:
-    """Return the runs of the first map's seed, by their clients' real images."""
-    groups: dict[tuple[object, ...], list[Run]] = {}
-    known = [run for run in runs_of(comparison) if run.counts is not None]
-    for run in known:
-        if run.settings.seed == known[0].settings.seed and run.counts is not None:
-            real = run.counts.real
-            groups.setdefault((real.shape, real.tobytes()), []).append(run)
-    return list(groups.values())
-
-
-def _shared(runs: list[Run]) -> set[str]:
-    """Return the keys in which all runs agree."""
-    flats = [run.settings.to_flat() for run in runs]
-    return {key for key in flats[0] if len({flat[key] for flat in flats}) == 1} if flats else set()
-
-
-def _how(run: Run, shared: set[str]) -> str:
-    """Name a partition by what tells it from the others."""
-    values = run.settings.to_flat()
-    told = SHAPING - shared
-    words = [f"{k} = {v}" for k, v in values.items() if k in told and matters(k, run.settings)]
-    return ", ".join(words) or run.directory.name
 
 
 def _only(comparison: Comparison, kept: list[Run]) -> Comparison:

@@ -14,6 +14,7 @@ from fedeas_app.report.drawings import embed_all
 from fedeas_app.report.samples import sample_sheet
 from fedeas_app.runs.reading import is_run, read_run
 
+_PRINTED = "fedeas run and fedeas compare print theirs at their end"
 _TEMPLATES = Path(__file__).parent / "templates"
 
 
@@ -25,13 +26,31 @@ def render(directory: Path) -> str:
     UserError
         It is neither, or a file in it is damaged.
     """
+    require_record(directory)
     if is_comparison(directory):
         return _page("comparison.html", _comparison_page(directory))
-    if is_run(directory):
-        return _page("run.html", _run_page(directory))
+    return _page("run.html", _run_page(directory))
+
+
+def require_record(directory: Path) -> None:
+    """Refuse what is not the directory of a run or of a comparison.
+
+    Raises
+    ------
+    UserError
+        Says what it is, and where else there may be one.
+    """
+    if is_comparison(directory) or is_run(directory):
+        return
+    if not directory.exists():
+        raise UserError(f"There is no directory {directory}; {_PRINTED}.")
+    if not directory.is_dir():
+        raise UserError(f"{directory} is a file; name the directory of a run or of a comparison.")
+    inside = [each for each in sorted(directory.iterdir()) if is_comparison(each) or is_run(each)]
+    advice = f"it holds some, such as {inside[-1]}" if inside else _PRINTED
     raise UserError(
         f"{directory} is neither a run's directory (config.toml, summary.json) nor a comparison's "
-        "(comparison.json); fedeas run and fedeas compare print theirs at their end."
+        f"(comparison.json); {advice}."
     )
 
 
@@ -65,6 +84,7 @@ def _run_page(directory: Path) -> dict[str, Any]:
         "plan": run_parts.plan_table(run),
         "rounds": run_parts.rounds_table(run),
         "failures": run_parts.failures_table(run),
+        "no_failures": run_parts.no_failures(run),
         "samples": [sample_sheet(run)],
         "configuration": configuration.tables(run.settings.to_flat()),
         "provenance": [run_parts.versions_table(run), run_parts.digests_table(run)],

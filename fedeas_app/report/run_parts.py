@@ -9,9 +9,9 @@ import numpy as np
 
 from fedeas_app.data.scenarios import describe_in_words
 from fedeas_app.report.parts import Fact, Table
-from fedeas_app.report.wording import NONE, listed, number, percent, plural, seconds, whole
 from fedeas_app.runs.reading import Run
 from fedeas_app.settings import OWN, Settings
+from fedeas_app.wording import NONE, listed, number, percent, plural, seconds, whole
 
 _DISTINCT_FAILURES = 50
 _LONGEST_TEXT = 2000  # characters of a client's own words
@@ -89,6 +89,8 @@ def trouble(run: Run) -> str:
         return ""
     done = len(run.trained)
     left = f"What follows is what it left: {done:,} of {plural(run.settings.rounds, 'round')}."
+    if run.interrupted:
+        return f"This run was interrupted. {left}"
     if run.summary.get("status") == "failed":
         return f"This run failed: {short(run.summary.get('reason', 'no reason is known'))} {left}"
     return f"This run has not ended, or was ended from outside before it could say so. {left}"
@@ -122,7 +124,7 @@ def _measured(run: Run) -> list[Fact]:
         return []
     if who != "clients":
         return [Fact("Evaluated on", "server", "its test set")]
-    held = run.rounds[-1].get("held-out")
+    held = next((line["held-out"] for line in reversed(run.rounds) if "held-out" in line), None)
     number_of = "" if held is None else f"{whole(held)} "
     return [Fact("Evaluated on", "clients", f"{number_of}images that they hold out")]
 
@@ -134,14 +136,15 @@ def _synthesis(run: Run) -> Fact:
 
 
 def _failures(run: Run) -> Fact:
-    lost = sum(len(line.get("failures", {})) for line in run.trained)
-    return Fact("Replies that did not count", whole(lost), "see Failures" if lost else "")
+    lost = sum(len(line.get("failures", {})) for line in run.rounds)
+    remark = "" if run.completed else "in the rounds that are recorded"
+    return Fact("Replies that did not count", whole(lost), "see Failures" if lost else remark)
 
 
 def _time(run: Run) -> Fact:
     phases = run.summary.get("seconds", {})
     parts = ", ".join(f"{name} {seconds(value)}" for name, value in phases.items())
-    return Fact("Time", seconds(sum(phases.values())), parts)
+    return Fact("Time", seconds(sum(phases.values()) if phases else None), parts)
 
 
 def plan_facts(run: Run) -> list[Fact]:
@@ -217,7 +220,8 @@ def rounds_table(run: Run) -> Table:
     )  # fmt: skip
     notes = (
         "effective: 1/Σw², how many equal clients would average as well. drift: weighted mean of "
-        "‖Δ_k − Δ̄‖² / ‖Δ̄‖². Round 0 is the initial model.",
+        "‖Δ_k − Δ̄‖² / ‖Δ̄‖². Round 0 is the initial model; a round without an accuracy is the one "
+        "in which the run ended.",
     )
     rows = [_round_row(line) for line in run.rounds[:_MOST_ROWS]]
     return Table("Rounds", headers, rows, notes=notes)
@@ -241,17 +245,25 @@ def _round_row(line: Mapping[str, Any]) -> list[str]:
 def failures_table(run: Run) -> Table:
     """Return the clients' replies that did not count, one row for each reason."""
     where: dict[str, list[tuple[int, str]]] = defaultdict(list)
-    for line in run.trained:
+    for line in run.rounds:
         for client, reason in line.get("failures", {}).items():
             where[str(reason)].append((line["round"], str(client)))
     shown = sorted(where.items(), key=lambda item: -len(item[1]))[:_DISTINCT_FAILURES]
     left = len(where) - len(shown)
-    notes = (f"{left:,} more reasons are in rounds.jsonl.",) if left else ()
+    more = plural(left, "more reason is", "more reasons are")
+    notes = (f"{more} in rounds.jsonl.",) if left else ()
     rows = [_failure_row(reason, places) for reason, places in shown]
     return Table(
         "Replies that did not count", ("reason", "times", "clients", "rounds"), rows,
         frozenset({0, 2, 3}), notes,
     )  # fmt: skip
+
+
+def no_failures(run: Run) -> str:
+    """Say that no failure is known; of the round in which a run ended there may be no record."""
+    if run.completed:
+        return "No client failed in a round, and every reply counted."
+    return "In the rounds that are recorded no client failed, and every reply counted."
 
 
 def _failure_row(reason: str, places: Sequence[tuple[int, str]]) -> list[str]:

@@ -3,9 +3,16 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from fedeas_app.files import write_text
+from fedeas_app.wording import duration, plural
+
+RESUMING: Final = "resuming"
+"""The status of a run that is to go on, until its server says that it is running."""
+
+INTERRUPTED: Final = "interrupted"
+"""The reason of a run that was ended by whoever had started it, and did not fail."""
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
@@ -28,16 +35,28 @@ def read_summary(directory: Path) -> dict[str, Any] | None:
 def mark_failed(directory: Path, reason: str) -> None:
     """Note why a run has ended, where its server could not do so itself."""
     summary = read_summary(directory)
-    if summary is not None and summary["status"] == "running":
-        summary |= {"status": "failed", "reason": reason}
-        write_text(directory / "summary.json", json.dumps(summary, indent=2) + "\n")
+    if summary is not None and summary["status"] in ("running", RESUMING):
+        _write_summary(directory, summary | {"status": "failed", "reason": reason})
+
+
+def mark_resuming(directory: Path) -> None:
+    """Note that a run is to go on: what had ended it does not count any more."""
+    summary = read_summary(directory)
+    if summary is not None:
+        summary.pop("reason", None)
+        _write_summary(directory, summary | {"status": RESUMING})
+
+
+def _write_summary(directory: Path, summary: Mapping[str, Any]) -> None:
+    write_text(directory / "summary.json", json.dumps(summary, indent=2) + "\n")
 
 
 def summary_line(summary: Mapping[str, Any]) -> str:
     """Return the result of a completed run as one line."""
-    seconds = ", ".join(f"{name} {value:.1f} s" for name, value in summary["seconds"].items())
+    seconds = ", ".join(f"{name} {duration(value)}" for name, value in summary["seconds"].items())
     failures = summary.get("failures", 0)
-    lost = f" {failures} client replies did not count (rounds.jsonl says why)." if failures else ""
+    replies = plural(failures, "client reply", "client replies")
+    lost = f" {replies} did not count (rounds.jsonl says why)." if failures else ""
     return (
         f"Test accuracy: final {summary['final']:.2%}, best {summary['best']:.2%}, "
         f"AUC {summary['auc']:.4f}.{lost} Time: {seconds}."

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fedeas_app.errors import UserError, first_line
 from fedeas_app.files import write_text
-from fedeas_app.runs.directory import read_lines
+from fedeas_app.runs.directory import INTERRUPTED, read_lines
 from fedeas_app.runs.validation import (
     check_length,
     check_manifest,
@@ -53,7 +53,8 @@ class Run:
     summary, manifest, plan : dict
         As the files hold them; empty where the run did not get that far.
     rounds : tuple of dict
-        The lines of ``rounds.jsonl``; the initial model's first.
+        The lines of ``rounds.jsonl``; the initial model's first. A round in which the run failed
+        is the last, without an accuracy.
     counts : ClassCounts or None
         None for a deployed run, and for one that ``flwr run`` started.
     """
@@ -72,14 +73,19 @@ class Run:
         return self.summary.get("status") == "completed"
 
     @property
+    def interrupted(self) -> bool:
+        """Whether it was ended by whoever had started it, and did not fail."""
+        return self.summary.get("reason") == INTERRUPTED
+
+    @property
     def accuracies(self) -> list[float]:
         """Test accuracy after rounds 1 to R."""
         return [line["accuracy"] for line in self.trained]
 
     @property
     def trained(self) -> tuple[dict[str, Any], ...]:
-        """The lines of rounds 1 to R."""
-        return tuple(line for line in self.rounds if line["round"] > 0)
+        """The lines of rounds 1 to R that came to their end."""
+        return tuple(line for line in self.rounds if line["round"] > 0 and "accuracy" in line)
 
     @property
     def synthetic(self) -> int:

@@ -7,10 +7,11 @@ from typing import Any
 
 from flwr.common.logger import log
 
-from fedeas_app.data.scenarios import describe_in_words
+from fedeas_app.data.remarks import remarks
 from fedeas_app.preparation import Plan
 from fedeas_app.runs.directory import summary_line
 from fedeas_app.settings import Settings
+from fedeas_app.wording import plural
 
 _SHOWN = 20
 
@@ -34,8 +35,9 @@ def plan_lines(plan: Plan, settings: Settings) -> list[str]:
         for client in plan.clients[:_SHOWN]
     ]
     if len(plan.clients) > _SHOWN:
-        lines.append(f"     ... and {len(plan.clients) - _SHOWN} more clients, all in plan.json")
-    return [*lines, *describe_in_words(len(plan.clients), settings), *total_lines(plan)]
+        more = plural(len(plan.clients) - _SHOWN, "more client")
+        lines.append(f"     ... and {more}, all in plan.json")
+    return [*lines, *remarks(len(plan.clients), settings), *total_lines(plan)]
 
 
 def total_lines(plan: Plan) -> list[str]:

@@ -16,7 +16,7 @@ from typing import Any, Final
 from flwr.common.logger import log
 
 from fedeas_app.errors import UserError, first_line
-from fedeas_app.settings import Settings
+from fedeas_app.settings import Settings, Value
 
 PROJECT: Final = "fedeas"
 FILES: Final = "tracking"  # in the run's directory
@@ -40,7 +40,7 @@ class Tracking:
 
     def configure(self, settings: Settings) -> None:
         """Pass on every key with its value."""
-        self._tell(lambda tracker: tracker.store_init_configuration(settings.to_flat()))
+        self._tell(lambda tracker: _configure(tracker, settings.to_flat()))
 
     def add_round(self, line: Mapping[str, Any]) -> None:
         """Pass on what a line of ``rounds.jsonl`` says of the round as a whole."""
@@ -150,6 +150,20 @@ def _make(name: str, directory: Path) -> Any:
     if name == "mlflow":  # which else writes where it is started: a directory that Flower removes
         os.environ.setdefault("MLFLOW_TRACKING_URI", f"sqlite:///{files / 'mlflow.db'}")
     return kind(PROJECT, **_options(name, directory.name, files))
+
+
+def _configure(tracker: Any, values: dict[str, Value]) -> None:
+    """Pass on the configuration of the run itself.
+
+    In TensorBoard accelerate would make a run of its own of it, named after the time in seconds.
+    """
+    if tracker.name != "tensorboard":
+        tracker.store_init_configuration(values)
+        return
+    from torch.utils.tensorboard.summary import hparams
+
+    for summary in hparams(values, {}):
+        tracker.writer.file_writer.add_summary(summary)
 
 
 def _options(name: str, run: str, files: Path) -> dict[str, Any]:

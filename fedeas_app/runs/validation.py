@@ -53,6 +53,8 @@ def check_rounds(lines: Sequence[Any]) -> None:
         if not isinstance(line, dict):
             raise TypeError(f"{line!r} is no round")
         _check_round(line)
+    if any("accuracy" not in line for line in lines[:-1]):
+        raise ValueError("a round without an accuracy is not the last")
     first = lines[0]["round"] if lines else 0
     if first > 1 or any(line["round"] != number for number, line in enumerate(lines, first)):
         raise ValueError("its rounds are not one after the other")
@@ -68,7 +70,8 @@ def _check_round(line: Mapping[str, Any]) -> None:
     if type(line.get("round")) is not int:
         raise TypeError(f"round is {line.get('round')!r}, not a number")
     _check_within("round", line["round"], 0)
-    _check_within("accuracy", line.get("accuracy"), 0, 1)
+    if "accuracy" in line or "failures" not in line:  # else the run failed in this round
+        _check_within("accuracy", line.get("accuracy"), 0, 1)
     for name in _MEASURES:
         if line.get(name) is not None:
             _check_number(name, line[name])

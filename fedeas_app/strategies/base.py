@@ -18,12 +18,14 @@ from numpy.typing import NDArray
 from fedeas_app import messages, seeds
 from fedeas_app.client_state import Address, forget
 from fedeas_app.errors import UserError
-from fedeas_app.federation import addressee, refuse_dead_worker, summarise
+from fedeas_app.federation import addressee, refuse_dead_worker
 from fedeas_app.preparation import Plan
 from fedeas_app.settings import Settings
 from fedeas_app.strategies.replies import accept
 from fedeas_app.strategies.report import Participant, RoundReport
+from fedeas_app.strategies.state import StrategyState
 from fedeas_app.strategies.updates import BadReplyError, Spread, Updates
+from fedeas_app.wording import plural
 
 
 class WeightedAverage(Strategy):
@@ -55,12 +57,14 @@ class WeightedAverage(Strategy):
         self.plan = plan
         self.reports: dict[int, RoundReport] = {}
         self._trainable = trainable
+        self._require_enough_clients()
         self._arrays = ArrayRecord()
         self._extras = ArrayRecord()
         self._sent: list[Message] = []
         # Random, not of the seed: the states of an earlier run of the same seed must not be met.
         self._state_key = uuid.uuid4().hex
         self._accepted: dict[int, int] = {}
+        self._checkpointed: dict[int, int] = {}
 
     @abstractmethod
     def weigh(
@@ -83,6 +87,21 @@ class WeightedAverage(Strategy):
         """Turn the average of the clients' models into the next global model: it is that."""
         return arrays
 
+    def state(self) -> StrategyState:
+        """Return what the strategy has to know beside the model to go on later."""
+        accepted = {str(partition): last for partition, last in self._accepted.items()}
+        return StrategyState(ArrayRecord(), {"key": self._state_key, "accepted": accepted})
+
+    def restore(self, state: StrategyState) -> None:
+        """Go on from where a strategy of the same settings was."""
+        self._state_key = str(state.values["key"])
+        self._accepted = {int(k): int(last) for k, last in state.values["accepted"].items()}
+        self.checkpointed()
+
+    def checkpointed(self) -> None:
+        """Have clients keep their states of now, from which an interrupted run would go on."""
+        self._checkpointed = dict(self._accepted)
+
     @property
     def trainable(self) -> list[str]:
         """Names of the trainable parameters of this round's global model."""
@@ -104,6 +123,19 @@ class WeightedAverage(Strategy):
         rng = seeds.numpy_rng("cohort", self.settings.seed, server_round)
         return sorted(rng.choice(partitions, size, replace=False).tolist())
 
+    def train(
+        self, grid: Grid, server_round: int, arrays: ArrayRecord
+    ) -> tuple[ArrayRecord, RoundReport]:
+        """Go through one round; return the next global model and who took part.
+
+        A round of Flower's ``start``, which itself always begins with the first one.
+        """
+        log(INFO, "[ROUND %s/%s]", server_round, self.settings.rounds)
+        requests = self.configure_train(server_round, arrays, ConfigRecord(), grid)
+        replies = grid.send_and_receive(requests, timeout=self.settings.round_timeout)
+        averaged, _ = self.aggregate_train(server_round, replies)
+        return arrays if averaged is None else averaged, self.reports[server_round]
+
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
@@ -123,26 +155,27 @@ class WeightedAverage(Strategy):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Average the models that count, and keep who took part.
 
+        With fewer than ``min-replies`` usable ones the round does not count: there is no new model.
+
         Raises
         ------
         UserError
-            No reply of the round counts, with the reasons; or a simulation worker was killed.
+            A simulation worker was killed.
         """
         with Updates(self._arrays) as models, Updates(self._extras) as extras:
             participants, failures = self._collect(replies, models, extras)
             self._complain(server_round, failures)
-            if not participants:
-                reasons = summarise(Counter(failures.values()))
-                raise UserError(f"Round {server_round} has no usable reply: {reasons}")
+            if len(participants) < self.settings.min_replies:
+                self.reports[server_round] = self._failed(participants, failures)
+                return None, None
             participants = self._weighed(self.examine(participants, models))
             shares = {p.partition: p.weight for p in participants}
             arrays = self.step(server_round, models.average(shares))
             spread = models.spread(shares, self.trainable)
             self.take(extras, list(shares))
         self._accepted |= dict.fromkeys(shares, server_round)
-        report = _report(participants, failures, spread)
-        self.reports[server_round] = report
-        return arrays, MetricRecord({"train-loss": report.train_loss})
+        self.reports[server_round] = _report(participants, failures, spread)
+        return arrays, MetricRecord({"train-loss": self.reports[server_round].train_loss or 0.0})
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -161,11 +194,24 @@ class WeightedAverage(Strategy):
         log(INFO, "\t└──> %s clients, %s a round", len(self.plan.nodes), len(self.cohort(1)))
         log(INFO, "\t└──> policy %s, seed %s", self.settings.policy, self.settings.seed)
 
+    def _require_enough_clients(self) -> None:
+        size = len(self.cohort(1))
+        if size < self.settings.min_replies:
+            raise UserError(
+                f"min-replies is {self.settings.min_replies}, but only {size} clients are asked in "
+                f"a round; set it to {size} at most, or fraction-train higher."
+            )
+
     def _request(self, server_round: int, partition: int) -> RecordDict:
-        accepted = self._accepted.get(partition, 0)
-        state = Address(self._state_key, accepted) if self.has_state else None
+        rounds = (known.get(partition, 0) for known in (self._accepted, self._checkpointed))
+        state = Address(self._state_key, *rounds) if self.has_state else None
         order = self.plan.orders[partition]
         return messages.train_request(self._arrays, server_round, order, self._extras, state)
+
+    def _failed(self, usable: list[Participant], failures: dict[int, str]) -> RoundReport:
+        """Report a round that has too few usable replies."""
+        text = f"its reply is one of {len(usable)}, but min-replies is {self.settings.min_replies}."
+        return RoundReport((), failures | {p.partition: text for p in usable})
 
     def _weighed(self, participants: list[Participant]) -> list[Participant]:
         weights, scores = self.weigh(participants)
@@ -199,14 +245,8 @@ class WeightedAverage(Strategy):
     def _complain(self, server_round: int, failures: dict[int, str]) -> None:
         for text, count in Counter(failures.values()).most_common():
             who = sorted(partition for partition, given in failures.items() if given == text)
-            log(
-                WARNING,
-                "Round %s: %s clients do not count (%s): %s",
-                server_round,
-                count,
-                who,
-                text,
-            )
+            clients = plural(count, "client does", "clients do")
+            log(WARNING, "Round %s: %s not count (%s): %s", server_round, clients, who, text)
 
 
 def _report(

@@ -12,6 +12,8 @@ from fedeas_app.strategies.fedopt import GivenAverage, ServerStep
 class FedAvgM(ServerStep):
     """Momentum at the server, by Flower's FedAvgM: v ← βv − Δ̄, w ← w − ηv."""
 
+    _flower: "_FlowerFedAvgM"
+
     def flower(self, settings: Settings) -> GivenAverage:
         """Return Flower's FedAvgM with η and β."""
         return _FlowerFedAvgM(
@@ -21,6 +23,14 @@ class FedAvgM(ServerStep):
     def as_flower_keeps_it(self, parameters: dict[str, Any]) -> ArrayRecord:
         """Return the global parameters as a record."""
         return ArrayRecord({name: Array(values) for name, values in parameters.items()})
+
+    def moments(self) -> dict[str, Any]:
+        """Return v, which Flower's FedAvgM keeps without names, in the parameters' order."""
+        return {str(n): values for n, values in enumerate(self._flower.momentum_vector or [])}
+
+    def remember(self, moments: dict[str, Any]) -> None:
+        """Do the opposite."""
+        self._flower.momentum_vector = list(moments.values()) or None
 
 
 class _FlowerFedAvgM(FlowerFedAvgM, GivenAverage):

@@ -12,6 +12,9 @@ from fedeas_app.errors import UserError
 from fedeas_app.preparation import Plan
 from fedeas_app.settings import Settings
 from fedeas_app.strategies.fedavg import FedAvg
+from fedeas_app.strategies.state import StrategyState
+
+_MOMENTS = ("m_t", "v_t")  # as Flower's FedOpt names them
 
 
 class GivenAverage(FlowerFedAvg):
@@ -48,6 +51,31 @@ class ServerStep(FedAvg):
     ) -> None:
         super().__init__(settings, plan, trainable)
         self._flower = self.flower(settings)
+
+    def state(self) -> StrategyState:
+        """Add the moments, once there are any."""
+        arrays = {name: Array(np.asarray(moment)) for name, moment in self.moments().items()}
+        return super().state()._replace(arrays=ArrayRecord(arrays))
+
+    def restore(self, state: StrategyState) -> None:
+        """Give the moments back to Flower's strategy."""
+        super().restore(state)
+        self.remember({name: array.numpy() for name, array in state.arrays.items()})
+
+    def moments(self) -> dict[str, Any]:
+        """Return what Flower's strategy keeps from step to step: m and v of each parameter."""
+        return {
+            f"{moment}/{name}": values
+            for moment in _MOMENTS
+            for name, values in (getattr(self._flower, moment) or {}).items()
+        }
+
+    def remember(self, moments: dict[str, Any]) -> None:
+        """Do the opposite."""
+        for moment in _MOMENTS:
+            head = f"{moment}/"
+            of_it = {n.removeprefix(head): m for n, m in moments.items() if n.startswith(head)}
+            setattr(self._flower, moment, of_it or None)
 
     @abstractmethod
     def flower(self, settings: Settings) -> GivenAverage:

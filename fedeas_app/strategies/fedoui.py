@@ -12,6 +12,7 @@ from fedeas_app.preparation import Plan
 from fedeas_app.settings import Settings
 from fedeas_app.strategies.base import WeightedAverage
 from fedeas_app.strategies.report import Participant
+from fedeas_app.strategies.state import StrategyState
 from fedeas_app.strategies.updates import Updates
 
 _SMOOTHED = "oui-smoothed"
@@ -59,6 +60,19 @@ class FedOui(WeightedAverage):
     def factors(self, participants: list[Participant]) -> NDArray[np.float64]:
         """Return what else multiplies the weights, shape (n,): ones."""
         return np.ones(len(participants))
+
+    def state(self) -> StrategyState:
+        """Add the window's values and the running means."""
+        smoothed = {str(partition): value for partition, value in self._smoothed.items()}
+        more = {"oui-window": list(self._window), "oui-smoothed": smoothed}
+        state = super().state()
+        return state._replace(values=state.values | more)
+
+    def restore(self, state: StrategyState) -> None:
+        """Take both back."""
+        super().restore(state)
+        self._window.extend(state.values["oui-window"])
+        self._smoothed = {int(k): value for k, value in state.values["oui-smoothed"].items()}
 
     def _smooth(self, participant: Participant, keep: float) -> Participant:
         partition = participant.partition

@@ -28,6 +28,8 @@ class RoundReport:
 
     Attributes
     ----------
+    participants : tuple of Participant
+        Empty where the round did not count, and the global model stayed what it was.
     drift : float or None
         The weighted mean of the clients' ‖Δ_k − Δ̄‖² / ‖Δ̄‖²; None where Δ̄ is 0.
     """
@@ -37,11 +39,11 @@ class RoundReport:
     drift: float | None = None
 
     @property
-    def train_loss(self) -> float:
+    def train_loss(self) -> float | None:
         """The weighted mean of the clients' training losses."""
-        return sum(p.weight * p.loss for p in self.participants)
+        return sum(p.weight * p.loss for p in self.participants) if self.participants else None
 
     @property
-    def effective_clients(self) -> float:
+    def effective_clients(self) -> float | None:
         """1 / Σ w², the number of equal clients that would average as much noise away."""
-        return 1.0 / sum(p.weight**2 for p in self.participants)
+        return 1.0 / sum(p.weight**2 for p in self.participants) if self.participants else None

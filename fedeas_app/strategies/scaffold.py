@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from fedeas_app.strategies.fedavg import FedAvg
 from fedeas_app.strategies.report import Participant
+from fedeas_app.strategies.state import StrategyState
 from fedeas_app.strategies.updates import Updates
 
 
@@ -54,6 +55,15 @@ class Scaffold(FedAvg):
         self._c = ArrayRecord(
             {name: _moved(c, taking_part, mean[name]) for name, c in self.extras().items()}
         )
+
+    def state(self) -> StrategyState:
+        """Add c, once there is one."""
+        return super().state()._replace(arrays=self._c or ArrayRecord())
+
+    def restore(self, state: StrategyState) -> None:
+        """Take c back."""
+        super().restore(state)
+        self._c = state.arrays or None
 
     def _shares(self) -> dict[int, float]:
         """Return p_k of all clients; they sum to 1."""

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from fedeas_app import inventory
 from fedeas_app.commands import app
 from fedeas_app.commands.cache import size_text
+from fedeas_app.files import stamp
 from fedeas_app.inventory import removing
 
 
@@ -87,14 +88,22 @@ def test_ls_json_is_json_alone(command, cache):
     assert plain["foreign"] == []
 
 
-def test_ls_says_when_a_drawer_was_last_used(command, cache):
-    drawer = by_kind(cache)["synthetic"].path
+def test_ls_says_when_an_entry_was_last_used(command, cache):
     age(cache, 3)
-    os.utime(drawer / inventory.LAST_USED, (1_900_000_000,) * 2)  # 2030-03-17 17:46:40 UTC
+    for kind in ("datasets", "synthetic"):
+        used = by_kind(cache)[kind].path / inventory.LAST_USED
+        os.utime(used, (1_900_000_000,) * 2)  # 2030-03-17 17:46:40 UTC
+    (by_kind(cache)["partitions"].path / inventory.LAST_USED).unlink()  # of an earlier version
     here = datetime.fromtimestamp(1_900_000_000)  # as the clock on the wall shows it
-    assert command("ls").output.count(f"{here:%Y-%m-%d %H:%M}") == 1
-    uses = [entry["last-used"] for entry in json.loads(command("ls", "--json").stdout)["entries"]]
-    assert uses == [None, None, None, "2030-03-17T17:46:40+00:00", None]
+    shown = command("ls").output
+    assert shown.count(f"{here:%Y-%m-%d %H:%M}") == 2
+    assert shown.count("not recorded") == 2
+    uses = {
+        entry["kind"]: entry["last-used"]
+        for entry in json.loads(command("ls", "--json").stdout)["entries"]
+    }
+    assert uses["datasets"] == uses["synthetic"] == "2030-03-17T17:46:40+00:00"
+    assert uses["partitions"] is uses["client-states"] is None
 
 
 def test_ls_json_of_no_cache(command):
@@ -170,7 +179,7 @@ def test_clear_by_age(command, cache):
     assert command("clear", "--older-than", "-1", "--yes").exit_code == 2
     assert "last used" in flat(command("clear", "--help"))
     age(cache, 3)
-    fill(cache)  # uses the drawer again
+    stamp(by_kind(cache)["synthetic"].path)
     of = ["--kind", "synthetic", "--kind", "partitions"]
     assert command("clear", "--older-than", "2", *of, "--yes").exit_code == 0
     assert kinds(cache) == ["datasets", "generators", "synthetic", "client-states"]

@@ -53,7 +53,7 @@ class Runs:
             {"round": n, "accuracy": accuracy, "participants": [], "failures": {}}
             for n in range(1, settings.rounds + 1)
         ]
-        (directory / "preparation.jsonl").write_text(json.dumps({"synthetic": 3}) + "\n")
+        (directory / "preparation.jsonl").write_text('{"partition-id": 0, "synthetic": 3}\n')
         text = "".join(json.dumps(line) + "\n" for line in lines)
         (directory / "rounds.jsonl").write_text(text)
         summary = {"final": accuracy, "best": accuracy, "auc": accuracy}
@@ -123,8 +123,8 @@ def test_a_directory_goes_on_with_its_own_grid(fedeas, runs, tmp_path):
     runs.troubles = {("fedavg", 1): KeyboardInterrupt()}
     broken_off = fedeas(*FLAGS, *PAIRED, "--out", "here")
     assert broken_off.exit_code == 1
-    assert "Error: Interrupted; 2 of 4 cells are finished" in broken_off.stderr
-    assert f"fedeas compare {tmp_path / 'here'} runs the others" in broken_off.stderr
+    assert "Error: Interrupted with 2 of 4 cells finished, kept in" in broken_off.stderr
+    assert f"fedeas compare {tmp_path / 'here'} runs the rest" in broken_off.stderr
     runs.troubles = {}
     runs.asked.clear()
     again = fedeas("here")
@@ -180,6 +180,12 @@ def test_cells_that_do_not_fit_together_are_complained_about(fedeas, runs):
         (["--baseline", "fedavg", "--out", "x"], "--baseline takes KEY=VALUE"),
         (["--baseline", "policy=full", "--out", "x"], "policy=full is none of the arms"),
         (["--target", "80", "--out", "x"], "The target is 80.0"),
+        (["--target", "80", "--out", "x"], "up to 1 is allowed: write 0.8 for 80 %."),
+        (["--vary", "seed=", "--out", "x"], "--vary gives seed an empty value; a whole number"),
+        (["--vary", "seed=0,,1", "--out", "x"], "--vary gives seed an empty value"),
+        (["--set", "alpha=", "--out", "x"], "--set gives alpha an empty value; a number > 0"),
+        (["--baseline", "strategy=", "--out", "x"], "--baseline gives strategy an empty value"),
+        (["empty.toml"], "empty.toml is empty; write what is to be compared below [[grid]]"),
         (["--vary", "seed=0", "--set", "seed=1", "--out", "x"], "but the grid varies it"),
         (["--config", "nothing", "--out", "x"], "no preset of that name"),
         (["missing.toml"], "missing.toml cannot be read"),
@@ -193,6 +199,7 @@ def test_mistakes_are_told_in_a_sentence_before_anything_starts(
 ):
     (tmp_path / "full").mkdir()
     (tmp_path / "full/thesis.tex").touch()
+    (tmp_path / "empty.toml").write_text("# to be written\n")
     done = fedeas(*arguments)
     assert done.exit_code == 1
     assert done.stderr.startswith("Error: ")
@@ -256,3 +263,33 @@ def test_what_is_finished_is_shown_without_torch(fedeas, tmp_path):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "4 of them finished already" in done.stdout
+
+
+def test_what_holds_for_every_cell_is_told_once(fedeas):
+    done = fedeas("--set", "strategie=a", "--set", "rounds=0", "--vary", "beta=-1,-2", "--out", "x")
+    assert done.stderr.count("Unknown key 'strategie'") == 1
+    assert done.stderr.count("rounds is 0") == 1
+    assert "(in beta=-1). " in done.stderr
+    assert "(in beta=-2)." in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "One cell: fedoui fedeas, seed 0, in {}; nothing is varied, so that there is nothing"),
+        (["--vary", "strategy=fedavg,fedoui"], "2 arms over seed 0 alone: 2 cells, in {}; with a "),
+        (["--vary", "seed=3,4"], "1 arm over 2 seeds: 2 cells, in {}\n"),
+    ],
+)
+def test_what_is_going_to_run_is_said_before_it_runs(fedeas, tmp_path, arguments, said):
+    done = fedeas(*arguments, "--out", "here")
+    assert done.exit_code == 0, done.output
+    assert done.stdout.startswith(said.format(tmp_path / "here"))
+
+
+def test_a_text_may_be_empty(fedeas, tmp_path):
+    fedeas("--vary", "dataset-revision=,main", "--out", "here")
+    (one, other) = read_comparison(tmp_path / "here").arms
+    assert [arm.values for arm in (one, other)] == [
+        {"dataset-revision": ""}, {"dataset-revision": "main"},
+    ]  # fmt: skip

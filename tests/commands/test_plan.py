@@ -157,6 +157,14 @@ def test_a_site_plans_for_its_own_images(plan, tmp_path, monkeypatch):
     assert site["synthetic-counts"] == [b, b, b, max(0, b - 8), b, max(0, b - 8), b, b, b, b]
 
 
+def test_a_site_sees_which_of_its_folders_are_empty(plan, tmp_path):
+    site = write_site(tmp_path / "scans", [3, 5], count=10)
+    (site / NAMES[0]).mkdir()
+    cache = f"--set=cache-dir={tmp_path / 'cache'}"
+    said = plan(*OWN, cache, "--data-path", site).stdout
+    assert f"The folder 'kind-nought' of {site} has no image: this class is absent.\n" in said
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

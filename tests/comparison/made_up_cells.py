@@ -27,7 +27,8 @@ def write_record(
     """Leave what a run would, in the place of a cell."""
     directory = cell.directory
     directory.mkdir(parents=True)
-    flat = {key: value for key, value in cell.settings.to_flat().items() if key != "run-name"}
+    own = ("run-name", "resume")
+    flat = {key: value for key, value in cell.settings.to_flat().items() if key not in own}
     (directory / "config.toml").write_text(tomli_w.dumps(flat))
     curve = {"final": accuracies[-1], "best": max(accuracies), "auc": float(np.mean(accuracies))}
     seconds = {"load": 1.0, "prepare": 2.0, "train": 3.0}

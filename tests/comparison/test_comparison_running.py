@@ -1,6 +1,8 @@
 """Which cells run, what becomes of those that do not end well, and who may run them."""
 
+import json
 import multiprocessing
+import shutil
 import time
 from pathlib import Path
 
@@ -179,3 +181,55 @@ def hold(directory, ready):
     with alone_in(directory):
         ready.set()
         time.sleep(60)
+
+
+def _broken_off(cell, reason=None):
+    """Leave what a cell that ended early would."""
+    write_record(cell, status="running" if reason is None else "failed")
+    summary = json.loads((cell.directory / "summary.json").read_text()) | {"reason": reason}
+    kept = {key: value for key, value in summary.items() if value is not None}
+    (cell.directory / "summary.json").write_text(json.dumps(kept))
+
+
+@pytest.mark.parametrize(
+    ("reason", "checkpoint", "goes_on"),
+    [
+        ("interrupted", True, True),
+        (None, True, True),  # killed: it could not say why
+        ("interrupted", False, False),
+        ("Round 3 has no usable reply: gone", True, False),
+    ],
+)
+def test_a_cell_that_was_broken_off_goes_on(tmp_path, reason, checkpoint, goes_on):
+    plan = plan_of(tmp_path, {"policy": ["none"], "seed": [0]})
+    ((_, cell),) = plan.cells
+    _broken_off(cell, reason)
+    if checkpoint:
+        (cell.directory / "checkpoint.safetensors").write_bytes(b"c")
+    seen = []
+
+    def perform(cell):
+        seen.append((cell.settings.resume, cell.directory.exists()))
+        shutil.rmtree(cell.directory, ignore_errors=True)
+        write_record(cell)
+
+    comparison, _ = run(plan, tmp_path, perform)
+    assert seen == [(goes_on, goes_on)]
+    assert [len(arm.runs) for arm in comparison.arms] == [1]
+
+
+def test_a_cell_of_other_settings_does_not_go_on(tmp_path):
+    ((_, other),) = plan_of(tmp_path / "a", {"policy": ["none"], "seed": [1]}).cells
+    plan = plan_of(tmp_path / "b", {"policy": ["none"], "seed": [0]})
+    ((_, cell),) = plan.cells
+    _broken_off(other, "interrupted")
+    (other.directory / "checkpoint.safetensors").write_bytes(b"c")
+    shutil.copytree(other.directory, cell.directory)
+    seen = []
+
+    def perform(cell):
+        seen.append(cell.settings.resume)
+        write_record(cell)
+
+    run(plan, tmp_path / "b", perform)
+    assert seen == [False]

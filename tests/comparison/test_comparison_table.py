@@ -1,9 +1,13 @@
 """The tables, against numbers worked out by hand."""
 
+from dataclasses import replace
+
 import pytest
 from made_up_cells import plan_of, write_record
 
 from fedeas_app.comparison import table as table_module
+from fedeas_app.comparison.reading import FailedCell
+from fedeas_app.comparison.summary import shortfall
 from fedeas_app.comparison.table import markdown, tables
 from fedeas_app.comparison.writing import write_comparison
 
@@ -50,8 +54,9 @@ def test_cost_marks_what_came_from_the_cache_and_matched_budgets(compared):
         ("fedeas", "1,200", "400", "2.0 ± 0.0*", "3.0 ± 0.0"),
         ("uniform", "1,200", "400", "2.0*", "3.0"),
     )
-    assert table.notes[1].startswith("* Images came from the cache")
-    assert table.notes[2].startswith("Matched budgets: uniform, ")
+    assert table.notes[1].startswith("train: without synthesis it includes the start")
+    assert table.notes[2].startswith("* Images came from the cache")
+    assert table.notes[3].startswith("Matched budgets: uniform, ")
 
 
 def test_differences_are_paired(compared):
@@ -86,7 +91,17 @@ def test_without_a_baseline_or_a_target_there_is_nothing_about_them(tmp_path):
     assert accuracy.header[-1] == "AUC"
     assert accuracy.rows[1] == ("fedeas", "0", "–", "–", "–")
     assert cost.rows[1] == ("fedeas", "–", "–", "–", "–")
-    assert len(cost.notes) == 1
+    assert len(cost.notes) == 2
+    alone = table_of(tmp_path / "alone", {("fedeas", 0): [0.5]}, {"policy": ["fedeas"]})
+    assert len(tables(alone)[1].notes) == 1  # nothing to say of runs without synthesis
+
+
+def test_an_unfinished_comparison_counts_its_cells(compared):
+    assert tables(compared)[0].notes[0] == "5 of 6 cells finished, 1 to run."
+    finished = replace(compared, waiting=0)
+    assert len(tables(finished)[0].notes) == 1
+    failed = FailedCell("name", "uniform", 1, "no luck")
+    assert shortfall(replace(finished, failed=(failed,))) == "5 of 6 cells finished, 1 failed"
 
 
 def test_several_baselines_are_named_in_each_row(tmp_path):

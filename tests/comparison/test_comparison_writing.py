@@ -60,13 +60,31 @@ def test_failed_and_damaged_cells_say_why(written):
     assert "cannot be read" in damaged.reason
 
 
+def write_failure(cell, reason):
+    write_record(cell, status="failed")
+    path = cell.directory / "summary.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"reason": reason}))
+
+
 def test_the_record_knows_better_than_the_index(plan, tmp_path):
     _, cell = plan.cells[0]
-    write_record(cell, status="failed")
-    summary = json.loads((cell.directory / "summary.json").read_text())
-    (cell.directory / "summary.json").write_text(json.dumps(summary | {"reason": "interrupted"}))
+    write_failure(cell, "no space left")
     (failed,) = write_comparison(tmp_path, plan, {cell.name: "of an earlier start"}).failed
-    assert failed.reason == "interrupted"
+    assert failed.reason == "no space left"
+
+
+def test_an_interrupted_cell_is_still_to_run_and_has_not_failed(plan, tmp_path):
+    (_, interrupted), (_, known), *_ = plan.cells
+    write_failure(interrupted, "interrupted")
+    comparison = write_comparison(
+        tmp_path, plan, {known.name: "interrupted"}
+    )  # as earlier versions
+    assert comparison.failed == ()
+    assert comparison.waiting == len(plan.cells)
+
+
+def test_cells_that_have_not_run_are_counted(written):
+    assert written.waiting == 1
 
 
 def test_the_csv_holds_a_line_for_every_cell(written, tmp_path):

@@ -136,3 +136,14 @@ def test_a_legend_has_the_columns_that_fit(labels, columns):
 )
 def test_a_long_name_is_cut_in_its_middle(text, shown):
     assert fitted(text, 14) == shown
+
+
+@pytest.mark.parametrize(("last", "ticks"), [(1, {"1"}), (2, {"1", "2"}), (3, {"1", "2", "3"})])
+def test_few_rounds_have_ticks_at_whole_numbers_alone(last, ticks):
+    figure, (axes,) = canvas(THEMES[0], 3.0)
+    axes.plot(range(1, last + 1), range(last), marker="o")
+    whole_numbers(axes)
+    figure.draw_without_rendering()
+    low, high = axes.get_xlim()
+    shown = zip(axes.get_xticks(), axes.get_xticklabels(), strict=True)
+    assert {label.get_text() for place, label in shown if low <= place <= high} == ticks

@@ -12,7 +12,7 @@ from full_cache import age
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedeas_app import inventory
+from fedeas_app import files, inventory
 from fedeas_app.errors import UserError
 from fedeas_app.generators import eviction
 from fedeas_app.generators.cache import Drawer
@@ -130,7 +130,7 @@ def test_a_drawer_used_at_the_last_moment_stays(tmp_path, old, monkeypatch):
     def late(cache):
         drawers = real(cache)
         if not listed:
-            eviction.stamp(old[0].directory)
+            files.stamp(old[0].directory)
         listed.append(cache)
         return drawers
 

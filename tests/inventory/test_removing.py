@@ -58,7 +58,7 @@ def test_what_was_used_lately_stays(cache):
     only(cache, f"synthetic/*/*/{LAST_USED}").unlink()
     age(by_kind(cache)["synthetic"].path, 3)  # no use is recorded: it was written three days ago
     inventory.clear(cache, older_than_days=2)
-    assert kinds(cache) == ["client-states"]
+    assert kinds(cache) == ["datasets", "partitions", "generators", "client-states"]
 
 
 def test_what_an_interrupted_process_left_goes_too(cache):

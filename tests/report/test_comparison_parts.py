@@ -11,6 +11,7 @@ from written import (
     SCRIPT,
     SYNTHETIC,
     add_samples,
+    break_off,
     dump,
     manifest,
     write_comparison,
@@ -21,6 +22,8 @@ from fedeas_app.comparison.reading import read_comparison
 from fedeas_app.figures import budget_map
 from fedeas_app.report import comparison_parts
 from fedeas_app.runs.reading import ClassCounts, write_counts
+
+SPACE = "\N{NO-BREAK SPACE}"
 
 
 @pytest.fixture
@@ -50,7 +53,7 @@ def test_the_leaders_and_the_cost(directory):
         ("62.50%", f"fedavg {SCRIPT}, mean of 2 seeds"),  # a tie with fedoui: the first
         ("0.7500", f"fedoui {SCRIPT}, mean of 2 seeds"),
         ("12", "by all runs together"),
-        ("0.1 h", "of all runs together"),  # 4 times 95.5 s
+        (f"6{SPACE}min{SPACE}22{SPACE}s", "of all runs together"),  # 4 times 95.5 s
     ]
 
 
@@ -65,10 +68,19 @@ def test_an_arm_of_fewer_seeds_does_not_lead(directory):
 
 def test_what_is_missing_is_said(directory):
     comparison = read_comparison(directory)
-    assert comparison_parts.trouble(comparison) == "1 run failed, see Failed runs."
+    words = "3 of 4 cells finished, 1 failed; see Failed runs."
+    assert comparison_parts.trouble(comparison) == words
     ((label, seed, reason),) = comparison_parts.failed_table(comparison).rows
     assert (label, seed) == (f"fedoui {SCRIPT}", "1")
     assert reason.startswith(QUOTE)
+
+
+def test_an_interrupted_run_has_not_failed(directory):
+    break_off(directory / "cells/fedavg-s0", "failed", reason="interrupted")
+    comparison = read_comparison(directory)
+    words = "2 of 4 cells finished, 1 failed, 1 to run; see Failed runs."
+    assert comparison_parts.trouble(comparison) == words
+    assert len(comparison_parts.failed_table(comparison).rows) == 1
 
 
 def test_nothing_has_run_yet(tmp_path):
@@ -77,7 +89,8 @@ def test_nothing_has_run_yet(tmp_path):
     (tmp_path / "comparison.json").write_text(json.dumps(index))
     comparison = read_comparison(tmp_path)
     assert comparison_parts.headline(comparison) == "0 completed runs."
-    assert comparison_parts.trouble(comparison) == "Without a completed run: a."
+    words = "0 of 1 cell finished, 1 to run. Without a completed run: a."
+    assert comparison_parts.trouble(comparison) == words
     assert comparison_parts.facts(comparison) == []
     assert comparison_parts.shared_values(comparison) == {}
     assert comparison_parts.budget_maps(comparison) == []

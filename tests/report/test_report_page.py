@@ -1,5 +1,6 @@
 """The page as HTML: nothing from a record becomes markup, and nothing is asked of a server."""
 
+import json
 import re
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -12,6 +13,7 @@ from written import (
     SCRIPT,
     add_samples,
     break_off,
+    line,
     write_comparison,
     write_run,
 )
@@ -142,7 +144,8 @@ def test_a_broken_off_run_is_shown_as_far_as_it_got(tmp_path, status, words):
 def test_a_comparison_has_its_tables_and_says_what_failed(tmp_path):
     text = Page(render(write_comparison(tmp_path / "it"))).text
     assert "3 completed runs over 2 seeds (0, 1); arms differ in strategy" in text
-    assert "1 run failed, see Failed runs." in text
+    assert "3 of 4 cells finished, 1 failed; see Failed runs." in text
+    assert "3 of 4 cells finished, 1 failed. Mean ± standard deviation" in text  # below the table
     assert f"Against fedavg {SCRIPT}" in text
     assert f"fedoui {SCRIPT} 1 {QUOTE} {LONG[:100]}" in text
 
@@ -159,6 +162,19 @@ def test_a_comparison_has_samples(tmp_path):
 def test_other_directories_are_refused(tmp_path):
     with pytest.raises(UserError, match=r"neither a run's directory .* nor a comparison's"):
         render(tmp_path)
+
+
+def test_a_run_that_failed_without_a_record_of_its_last_round_claims_nothing_of_it(tmp_path):
+    directory = write_run(tmp_path / "run")
+    lines = [
+        {key: value for key, value in line(number).items() if key != "failures"}
+        for number in (1, 2)
+    ]
+    text = "".join(json.dumps(each) + "\n" for each in lines)
+    (directory / "rounds.jsonl").write_text(text)
+    break_off(directory, "failed", reason="Round 3 has no usable reply: Out of memory.")
+    text = Page(render(directory)).text
+    assert "In the rounds that are recorded no client failed, and every reply counted." in text
 
 
 def test_a_damaged_record_is_named(tmp_path):

@@ -86,6 +86,32 @@ def test_a_run_that_failed_says_so_with_what_there_is(directory):
     assert not facts.keys() & {"Final accuracy", "AUC"}
 
 
+def test_the_round_in_which_a_run_failed_is_told(directory):
+    with open(directory / "rounds.jsonl", "a", encoding="utf-8") as stream:
+        broken = {
+            "round": 4,
+            "seconds": 2.5,
+            "participants": [],
+            "failures": {"0": "Out of memory."},
+        }
+        stream.write(json.dumps(broken) + "\n")
+    break_off(directory, "failed", reason="no usable reply")
+    run = read_run(directory)
+    assert run_parts.trouble(run).endswith("what it left: 3 of 3 rounds.")
+    row = ["4", "–", "–", "–", "0", "–", "–", "1", "2.5"]
+    assert list(run_parts.rounds_table(run).rows[-1]) == row
+    assert list(run_parts.failures_table(run).rows[-1]) == ["Out of memory.", "1", "0", "4"]
+    facts = values(run_parts.facts(run))
+    assert facts["Replies that did not count"] == ("3", "see Failures")
+    assert facts["Latest accuracy"] == ("50.00%", "after round 3")
+
+
+def test_a_run_that_was_interrupted_did_not_fail(directory):
+    break_off(directory, "failed", reason="interrupted")
+    words = "This run was interrupted. What follows is what it left: 3 of 3 rounds."
+    assert run_parts.trouble(read_run(directory)) == words
+
+
 def test_a_run_that_was_ended_from_outside_says_so(directory):
     break_off(directory, "running")
     (directory / "rounds.jsonl").unlink()
@@ -93,6 +119,11 @@ def test_a_run_that_was_ended_from_outside_says_so(directory):
     assert run_parts.trouble(run).startswith("This run has not ended, or was ended from outside")
     assert run_parts.trouble(run).endswith("0 of 3 rounds.")
     assert not values(run_parts.facts(run)).keys() & {"Latest accuracy", "Best accuracy"}
+
+
+def test_a_run_that_did_not_say_how_long_it_took_has_no_time(directory):
+    dump(directory / "summary.json", {"status": "failed", "reason": "interrupted", "seconds": {}})
+    assert values(run_parts.facts(read_run(directory)))["Time"] == ("–", "")
 
 
 def test_a_completed_run_has_no_trouble(directory):

@@ -85,6 +85,7 @@ def test_another_directory_is_refused(tmp_path):
         ("rounds.jsonl", '{"round": 1, "accuracy": NaN}\n'),
         ("rounds.jsonl", '{"round": 1, "accuracy": 0.5}\n{"round": 3, "accuracy": 0.5}\n'),
         ("rounds.jsonl", '{"round": 1, "accuracy": 0.5, "drift": "x"}\n'),
+        ("rounds.jsonl", '{"round": 1, "failures": {}}\n{"round": 2, "accuracy": 0.5}\n'),
         ("rounds.jsonl", '{"round": 1, "accuracy": 0.5, "participants": [{}]}\n'),
         ("rounds.jsonl", '{"round": 1, "accuracy": 0.5, "failures": {"one": "lost"}}\n'),
     ],
@@ -112,3 +113,20 @@ def test_a_run_that_was_broken_off_is_read_as_far_as_it_got(directory):
     assert not read_run(directory).trained
     (directory / "rounds.jsonl").unlink()
     assert not read_run(directory).rounds
+
+
+def test_a_run_that_failed_in_a_round_is_read_with_that_round(directory):
+    (directory / "summary.json").write_text('{"status": "failed", "reason": "x", "seconds": {}}')
+    text = '{"round": 1, "accuracy": 0.1}\n{"round": 2, "failures": {"0": "lost"}}\n'
+    (directory / "rounds.jsonl").write_text(text)
+    run = read_run(directory)
+    assert [line["round"] for line in run.rounds] == [1, 2]
+    assert [line["round"] for line in run.trained] == [1]
+    assert run.accuracies == [0.1]
+
+
+@pytest.mark.parametrize(("reason", "interrupted"), [("interrupted", True), ("no space", False)])
+def test_an_interrupted_run_is_told_from_a_failed_one(directory, reason, interrupted):
+    summary = {"status": "failed", "reason": reason, "seconds": {}}
+    (directory / "summary.json").write_text(json.dumps(summary))
+    assert read_run(directory).interrupted is interrupted

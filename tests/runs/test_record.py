@@ -41,8 +41,8 @@ def test_the_configuration_is_kept_whole_and_repeats_the_run(configure, keys):
     record = RunRecord(settings)
     kept = tomllib.loads((record.directory / "config.toml").read_text(encoding="utf-8"))
     assert Settings.parse(kept | {"run-name": settings.run_name}) == settings
-    assert len(kept) == len(Settings.model_fields) - 1  # defaults included
-    assert "run-name" not in kept  # or it could not be run again
+    assert len(kept) == len(Settings.model_fields) - 2  # defaults included
+    assert not {"run-name", "resume"} & set(kept)  # or it could not be run again
 
 
 def test_the_plan_resolves_what_was_left_to_it(configure):
@@ -187,3 +187,26 @@ def test_success_is_no_failure(configure):
     with record.failure_noted():
         pass
     assert content(record, "summary.json")["status"] == "running"
+
+
+@pytest.mark.parametrize("participants", [(), report().participants])
+def test_the_round_in_which_a_run_fails_is_kept_with_its_reasons(configure, participants):
+    record = RunRecord(configure())
+    reports = {1: report()}
+    record.add_round(1, {"accuracy": 0.4}, reports[1])
+    reports[2] = RoundReport(participants, {3: "Out of memory."})
+    with pytest.raises(UserError, match="lost"), record.last_round_noted(reports):
+        raise UserError("All is lost.")
+    first, broken = lines(record, "rounds.jsonl")
+    assert (first["round"], broken["round"]) == (1, 2)
+    assert broken["failures"] == {"3": "Out of memory."}
+    assert len(broken["participants"]) == len(participants)
+    assert "accuracy" not in broken
+
+
+def test_a_run_that_fails_between_rounds_leaves_no_round_more(configure):
+    record = RunRecord(configure())
+    record.add_round(1, {"accuracy": 0.4}, report())
+    with pytest.raises(OSError, match="full"), record.last_round_noted({1: report()}):
+        raise OSError("full")
+    assert len(lines(record, "rounds.jsonl")) == 1

@@ -118,16 +118,15 @@ def test_tensorboard_shows_every_number_of_the_record(configure):
 
 def test_tensorboard_shows_the_resolved_configuration(configure):
     record = keep_a_run(configure(tracker="tensorboard", beta="auto", num_clients="auto"))
-    shown = {}
-    for path in (record.directory / "tracking").glob("*/events.*"):
-        metadata = (
-            EventAccumulator(str(path)).Reload().SummaryMetadata("_hparams_/session_start_info")
-        )
-        content = HParamsPluginData.FromString(metadata.plugin_data.content)
-        shown |= {
-            key: getattr(value, value.WhichOneof("kind"))
-            for key, value in content.session_start_info.hparams.items()
-        }
+    (events,) = (record.directory / "tracking").rglob("*")  # of the run itself, not beside it
+    metadata = (
+        EventAccumulator(str(events)).Reload().SummaryMetadata("_hparams_/session_start_info")
+    )
+    content = HParamsPluginData.FromString(metadata.plugin_data.content)
+    shown = {
+        key: getattr(value, value.WhichOneof("kind"))
+        for key, value in content.session_start_info.hparams.items()
+    }
     settings = configure(tracker="tensorboard", beta=14.0, num_clients=1)
     assert shown == settings.to_flat()
 

@@ -1,4 +1,4 @@
-"""Numbers as a reader wants them. Records are read as they are, so that nothing here refuses."""
+"""Numbers and lists in sentences. Records are read as they are, so that nothing here refuses."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -34,20 +34,21 @@ def percent(value: Any) -> str:
 
 
 def seconds(value: Any) -> str:
-    """Return a time: 3.4 s, 12 min 5 s, 3 h 20 min; its spaces do not break."""
+    """Return a time as :func:`duration` does, with spaces that do not break."""
+    return duration(value).replace(" ", "\N{NO-BREAK SPACE}")
+
+
+def duration(value: Any) -> str:
+    """Return a number of seconds as 3.4 s, 12 min 5 s, 3 h 20 min."""
     if value is None:
         return NONE
-    if not isinstance(value, int | float) or value < 60:
-        return _unbroken(f"{number(value, '.1f')} s")
+    if not isinstance(value, int | float) or round(value, 1) < 60:
+        return f"{number(value, '.1f')} s"
     minutes, rest = divmod(round(value), 60)
     if minutes < 60:
-        return _unbroken(f"{minutes} min {rest} s")
+        return f"{minutes} min {rest} s"
     hours, minutes = divmod(minutes, 60)
-    return _unbroken(f"{hours:,} h {minutes} min")
-
-
-def _unbroken(text: str) -> str:
-    return text.replace(" ", "\N{NO-BREAK SPACE}")
+    return f"{hours:,} h {minutes} min"
 
 
 def plural(count: int, one: str, many: str = "") -> str:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedeas_app.report.wording import listed, number, percent, plural, seconds, whole
+from fedeas_app.wording import duration, listed, number, percent, plural, seconds, whole
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,7 @@ def test_other_numbers():
     [
         (0, "0.0 s"),
         (59.94, "59.9 s"),
+        (59.96, "1 min 0 s"),
         (60, "1 min 0 s"),
         (725.4, "12 min 5 s"),
         (3599.9, "1 h 0 min"),
@@ -32,7 +33,8 @@ def test_other_numbers():
         ("soon", "soon s"),
     ],
 )
-def test_times_do_not_break(value, text):
+def test_times_are_for_a_person_and_need_not_break(value, text):
+    assert duration(value) == text
     assert seconds(value) == text.replace(" ", "\N{NO-BREAK SPACE}")
 
 

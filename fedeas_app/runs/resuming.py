@@ -1,0 +1,135 @@
+"""What is kept of a run that was interrupted, so that it can go on."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from filelock import FileLock, Timeout
+
+from fedeas_app.errors import UserError, first_line
+from fedeas_app.files import write_text
+from fedeas_app.runs.directory import read_lines
+from fedeas_app.settings import AUTO, Settings, read_toml
+
+# What a run may go on with in another way without becoming another run.
+_CHANGEABLE: Final = frozenset(
+    {
+        "rounds", "cache-dir", "cache-limit-gb", "output-dir", "run-name", "tracker", "device",
+        "threads", "prepare-timeout", "round-timeout", "min-replies", "max-failed-rounds",
+        "checkpoint-every", "resume",
+    }
+)  # fmt: skip
+CHECKPOINT: Final = "checkpoint.safetensors"
+_LOCK: Final = ".lock"
+_ROUNDS: Final = "rounds.jsonl"
+
+
+def require_resumable(directory: Path, settings: Settings) -> dict[str, Any]:
+    """Return the summary of an interrupted run that the settings are those of.
+
+    Raises
+    ------
+    UserError
+        There is no such run, it is completed, or the settings are those of another one.
+    """
+    summary = _read_json(directory / "summary.json")
+    if not summary or not (directory / "config.toml").is_file():
+        raise UserError(
+            f"{directory} holds no run that could go on; name the directory of an interrupted one, "
+            "or leave resume out."
+        )
+    if summary.get("status") == "completed":
+        raise UserError(f"The run in {directory} is completed; there is nothing left to resume.")
+    _require_same(directory, Settings.parse(read_toml(directory / "config.toml")), settings)
+    return summary
+
+
+def lock(directory: Path) -> FileLock:
+    """Keep other processes from writing the same record, as long as this one lives.
+
+    Raises
+    ------
+    UserError
+        Another one does.
+    """
+    held = FileLock(directory / _LOCK)
+    try:
+        held.acquire(blocking=False)
+    except Timeout:
+        raise UserError(f"The run in {directory} is still going on; wait for its end.") from None
+    return held
+
+
+def unlock(held: FileLock) -> None:
+    """Let others write the record, and leave no trace of the lock."""
+    Path(held.lock_file).unlink(missing_ok=True)
+    held.release()
+
+
+def cut_back(directory: Path, server_round: int) -> list[dict[str, Any]]:
+    """Drop what was recorded after a round, and return the lines of the rounds until then."""
+    path = directory / _ROUNDS
+    if not server_round:  # all begins again, from the preparation on
+        for begun in (path, directory / "preparation.jsonl"):
+            begun.unlink(missing_ok=True)
+        return []
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    lines = read_lines(path)[: server_round + 1]
+    if [line.get("round") for line in lines] != list(range(server_round + 1)):
+        raise UserError(
+            f"{path} does not hold the rounds up to the checkpoint's, {server_round}; the run "
+            "cannot go on. Start it anew under another run-name."
+        )
+    write_text(path, "".join(text.splitlines(keepends=True)[: server_round + 1]))
+    return lines
+
+
+def continued(directory: Path, server_round: int, now: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the manifest of a run that goes on after a round, with what it goes on with noted.
+
+    Raises
+    ------
+    UserError
+        The data, the partition, the generator or the first model are not the ones it began with.
+    """
+    before: dict[str, Any] = _read_json(directory / "manifest.json")
+    changed = [
+        name for name, digest in now["digests"].items() if before["digests"].get(name) != digest
+    ]
+    if changed:
+        raise UserError(
+            f"The run in {directory} was begun with another {' and '.join(changed)}; it cannot go "
+            "on with this one. Bring back what it had, or start a new run."
+        )
+    here = {"after-round": server_round, "versions": now["versions"], "machine": now["machine"]}
+    return before | {"resumed": [*before.get("resumed", []), here]}
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    """Return the table in a file; empty where there is none.
+
+    Raises
+    ------
+    UserError
+        It is damaged.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"{path} cannot be read: {first_line(error)}.") from error
+    if not isinstance(content, dict):
+        raise UserError(f"{path} cannot be read: it holds no table.")
+    return content
+
+
+def _require_same(directory: Path, before: Settings, now: Settings) -> None:
+    old, new = before.to_flat(), now.to_flat()
+    for key in old.keys() - _CHANGEABLE:
+        if new[key] not in (old[key], AUTO):
+            raise UserError(
+                f"{key} is {new[key]!r}, but the run in {directory} was begun with {old[key]!r}; "
+                "leave it as it was, or start a new run."
+            )
