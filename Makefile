@@ -1,12 +1,13 @@
 # make run      create the environment, install, run the main job
 # make test     lint, types and tests
 # make test-long  the long tests, that `make test` leaves out
+# make test-docker  the demo in containers, built and run for real
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: run test test-long lint types unit format install table clean
+.PHONY: run test test-long test-docker lint types unit format install table clean
 
 run: install
 	$(BIN)/fedeas run conf/digits.toml --set output-dir=runs
@@ -35,6 +36,9 @@ unit: install
 
 test-long: install
 	$(BIN)/python -m pytest -m long
+
+test-docker: install
+	$(BIN)/python -m pytest tests/integration/test_docker.py
 
 format: install
 	$(BIN)/ruff check --fix .
