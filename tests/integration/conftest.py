@@ -1,13 +1,11 @@
 """Real runs: real processes, a Flower home and a cache of their own."""
 
-import os
 import subprocess
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from real_runs import BIN, MARK, Command, processes
+from real_runs import BIN, Command, marked
 
 
 @pytest.fixture(scope="session")
@@ -19,13 +17,8 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def marked_environment(tmp_path: Path) -> Iterator[dict[str, str]]:
     """An environment whose processes can be told from all others, and are gone afterwards."""
-    mark = uuid.uuid4().hex
-    quiet = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
-    home = {"HOME": str(tmp_path), "FLWR_HOME": str(tmp_path / "flwr")}
-    path = {"PATH": os.pathsep.join([str(BIN), os.environ["PATH"]])}
-    yield os.environ | quiet | home | path | {MARK: mark, "RAY_USAGE_STATS_ENABLED": "0"}
-    for process in processes(mark):
-        process.kill()
+    with marked(tmp_path) as environment:
+        yield environment
 
 
 @pytest.fixture

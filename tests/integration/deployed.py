@@ -3,15 +3,17 @@
 import os
 import shlex
 import shutil
+import signal
 import socket
 import subprocess
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from real_runs import BIN, ROOT
+import psutil
+from real_runs import BIN, MARK, ROOT, processes
 
 DEPLOY = ROOT / "deploy"
 Process = subprocess.Popen[bytes]
@@ -135,22 +137,47 @@ class Federation:
         config.write_text(f"[superlink.site]\n{connection}", encoding="utf-8")
 
     def start_server(self) -> None:
-        """Start the SuperLink and its SuperExec and wait for the first."""
-        self._start("superlink", exec_start("fedeas-superlink.service"), "server")
-        self._start("superexec", exec_start("fedeas-superexec.service"), "server")
+        """Start the SuperLink and its SuperExec, if they do not run, and wait for the first."""
+        for name in ("superlink", "superexec"):
+            if name not in self.processes or self.processes[name].poll() is not None:
+                self._start(name, f"fedeas-{name}.service", exec_start(f"fedeas-{name}.service"))
         self.wait_for("superlink", "Application startup complete")
 
     def start_node(
         self, name: str, node_config: str, *, without: Sequence[str] = (), plus: Sequence[str] = ()
     ) -> None:
         """Start a SuperNode, perhaps with options left out or added."""
-        words = exec_start("fedeas-supernode@.service")
+        unit = "fedeas-supernode@.service"
+        words = exec_start(unit)
         told = {"${SUPERLINK}": self.address, "${PORT}": str(free_port()), "%i": name}
         words = [_replace(word, told | {"${NODE_CONFIG}": node_config}) for word in words]
         for option in without:
             position = words.index(option)
             del words[position : position + 2]
-        self._start(name, [*words, *plus], name)
+        self._start(name, unit, [*words, *plus], machine=name)
+
+    def stop(self, name: str) -> None:
+        """Stop a process and what it has started, as ``systemctl stop`` does, and wait for it."""
+        os.killpg(self.processes[name].pid, signal.SIGTERM)
+        assert self.processes[name].wait(60) is not None
+        home = str(self._state / name)
+        wait_until(lambda: not self._living(home), 60, lambda: self.log(name))
+
+    def peak_memory(self) -> dict[str, float]:
+        """Return the most memory that the living processes have used, in MB, by their command."""
+        peaks: dict[str, float] = {}
+        for process in processes(self._environment[MARK]):
+            with suppress(psutil.Error, OSError):
+                command = next(filter(_is_flowers, map(_name, process.cmdline())), "other")
+                peaks[command] = max(peaks.get(command, 0.0), _high_water(process.pid))
+        return peaks
+
+    def _living(self, home: str) -> bool:
+        for process in processes(self._environment[MARK]):
+            with suppress(psutil.Error):
+                if process.environ().get("HOME") == home:
+                    return True
+        return False
 
     def register(self, *nodes: str) -> None:
         """Tell the SuperLink which keys are nodes'."""
@@ -183,14 +210,8 @@ class Federation:
         """Wait until a process has said something."""
         wait_until(lambda: words in self.log(name), timeout, lambda: self.log(name))
 
-    def _start(self, name: str, words: list[str], machine: str) -> None:
-        places = {
-            "/opt/fedeas/.venv/bin": str(BIN),
-            "/etc/fedeas": str(self._etc),
-            "/var/lib/fedeas": str(self._state),
-            "127.0.0.1:8000": self.address,
-        }
-        command = [_replace(word, places) for word in words]
+    def _start(self, name: str, unit: str, words: list[str], machine: str = "server") -> None:
+        command = [_replace(word, self._places) for word in words]
         if name == "superlink":
             command[-4:] = ["--host", self._machines.host, "--port", str(self.port)]
         home = self._state / name
@@ -198,20 +219,68 @@ class Federation:
         with open(self._root / f"{name}.log", "wb") as log:
             self.processes[name] = subprocess.Popen(
                 [*self._machines.inside(machine), *command],
-                cwd=home, env=self._environment_of(name, home), stdin=subprocess.DEVNULL,
-                stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
+                cwd=home, env=self._environment_of(name, home) | self._search_path(unit),
+                stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+                start_new_session=True,
             )  # fmt: skip
+
+    @property
+    def _places(self) -> dict[str, str]:
+        """Where things are here, by where the units have them."""
+        return {
+            "/opt/fedeas/.venv/bin": str(BIN),
+            "/etc/fedeas": str(self._etc),
+            "/var/lib/fedeas": str(self._state),
+            "127.0.0.1:8000": self.address,
+        }
+
+    def _search_path(self, unit: str) -> dict[str, str]:
+        """Return the unit's own search path: a service has nothing of a user's environment."""
+        return {"PATH": _replace(unit_environment(unit)["PATH"], self._places)}
 
     def _environment_of(self, name: str, home: Path) -> dict[str, str]:
         own = {"HOME": str(home), "FLWR_HOME": str(home), "COLUMNS": "200"}
         return {**self._environment, **own, "OMP_NUM_THREADS": "1"}
 
 
+@contextmanager
+def federation(
+    root: Path, environment: Mapping[str, str], machines: Loopback | Namespaces
+) -> Iterator[Federation]:
+    """Give a federation in a new directory, and end all its processes."""
+    root.mkdir()
+    made = Federation(root, environment, machines)
+    try:
+        yield made
+    finally:
+        for process in processes(environment[MARK]):
+            process.kill()
+        for started in made.processes.values():
+            started.wait()
+
+
+def node_config(number: int, nodes: int, caches: Path) -> str:
+    """Return what a node is told that takes its part of a shared dataset."""
+    return f'partition-id={number} num-partitions={nodes} cache-dir="{caches}/{number}"'
+
+
 def exec_start(unit: str) -> list[str]:
     """Return the command of a unit file, in words."""
+    (words,) = _values(unit, "ExecStart=")
+    return words
+
+
+def unit_environment(unit: str) -> dict[str, str]:
+    """Return the environment variables that a unit file sets."""
+    pairs = [pair for words in _values(unit, "Environment=") for pair in words]
+    return dict(pair.split("=", 1) for pair in pairs)
+
+
+def _values(unit: str, key: str) -> list[list[str]]:
+    """Return what a unit file says after a key, in words, for each time it does."""
     text = (DEPLOY / unit).read_text(encoding="utf-8").replace("\\\n", " ")
-    (line,) = (line for line in text.splitlines() if line.startswith("ExecStart="))
-    return shlex.split(line.removeprefix("ExecStart="))
+    lines = [line for line in text.splitlines() if line.startswith(key)]
+    return [shlex.split(line.removeprefix(key)) for line in lines]
 
 
 def free_port() -> int:
@@ -227,6 +296,21 @@ def wait_until(true: Callable[[], bool], timeout: float, explain: Callable[[], s
     while not true():
         assert time.monotonic() < deadline, explain()
         time.sleep(0.2)
+
+
+def _name(word: str) -> str:
+    return Path(word).name
+
+
+def _is_flowers(name: str) -> bool:
+    return name.startswith(("flower-", "flwr-"))
+
+
+def _high_water(pid: int) -> float:
+    """Return the most memory that a process has had at once, in MB."""
+    status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    (line,) = (line for line in status.splitlines() if line.startswith("VmHWM:"))
+    return int(line.split()[1]) / 1000
 
 
 def _replace(word: str, values: Mapping[str, str]) -> str:

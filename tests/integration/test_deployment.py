@@ -14,36 +14,24 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from deployed import DEPLOY, Federation, Loopback, exec_start, free_port, network, wait_until
-from real_runs import BIN, MARK, processes
+from deployed import (
+    DEPLOY,
+    Federation,
+    Loopback,
+    exec_start,
+    federation,
+    free_port,
+    network,
+    node_config,
+    unit_environment,
+    wait_until,
+)
+from real_runs import BIN, MARK, processes, rounds_of
 
 SMALL = ("--set=policy=none", "--set=strategy=fedavg", "--set=train-samples=300")
 KEY = "--auth-supernode-private-key"
 UNITS = sorted(path.name for path in DEPLOY.glob("*.service"))
 NGINX, SYSTEMD = shutil.which("nginx"), shutil.which("systemd-analyze")
-
-
-@contextlib.contextmanager
-def federation(root: Path, environment: dict[str, str], machines: object) -> Iterator[Federation]:
-    root.mkdir()
-    made = Federation(root, environment, machines)
-    try:
-        yield made
-    finally:
-        for process in processes(environment[MARK]):
-            process.kill()
-        for process in made.processes.values():
-            process.wait()
-
-
-def node_config(number: int, nodes: int, cache: Path) -> str:
-    return f'partition-id={number} num-partitions={nodes} cache-dir="{cache}/{number}"'
-
-
-def rounds_of(record: Path) -> list[dict]:
-    path = record / "rounds.jsonl"
-    text = path.read_text() if path.is_file() else ""
-    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
 
 
 def test_two_sites_train_and_strangers_are_kept_out(
@@ -153,6 +141,12 @@ def test_the_options_of_the_units_are_flowers(unit: str) -> None:
     options = [word for word in words if word.startswith("--")]
     assert options
     assert [option for option in options if not re.search(rf"{option}\b", known)] == []
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_services_find_what_flower_starts_by_name(unit: str) -> None:
+    first, *_ = unit_environment(unit)["PATH"].split(":")
+    assert first == str(Path(exec_start(unit)[0]).parent)
 
 
 @pytest.mark.skipif(SYSTEMD is None, reason="systemd-analyze is not installed")

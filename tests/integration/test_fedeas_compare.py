@@ -37,7 +37,7 @@ def test_a_grid_is_broken_off_and_gone_on_with(
     grid.write_text(GRID.replace("CACHE", str(cache)))
     out = tmp_path / "out"
     complaint = interrupted(["compare", str(grid), "--out", str(out)], out, marked_environment)
-    assert complaint.startswith("Error: Interrupted; 1 of 3 cells are finished")
+    assert complaint.startswith("Error: Interrupted with 1 of 3 cells finished")
     assert not processes(marked_environment[MARK])
     (first,) = read_comparison(out).arms[0].runs
     kept = (first.directory / "model.safetensors").stat().st_mtime_ns
