@@ -21,20 +21,18 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
-import psutil
 import tomli_w
 
 from fedeas_app.commands.configuration import app_root
 from fedeas_app.errors import UserError
+from fedeas_app.processes import MARK, Guard, end
 from fedeas_app.settings import Settings
 
 START_TIMEOUT = 60.0  # seconds for the SuperLink to answer
-STOP_TIMEOUT = 10.0  # seconds for processes to end before they are killed
 Handler = Callable[[int, FrameType | None], None] | signal.Handlers
 _ENDING = [
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 ]
-_MARK = "FEDEAS_LAUNCH"  # in the environment of every process of a run
 _SHORT_ENOUGH = (
     60  # Ray's sockets lie below its directory, and their paths must not exceed 107 bytes
 )
@@ -56,6 +54,7 @@ class Simulation:
         self._port = _free_port()
         self._mark = uuid.uuid4().hex
         self.log_file = home / "flower.log"
+        self._guard = Guard(self._mark, str(home))
         self._superlink = self._start_superlink()
 
     def submit(self) -> "subprocess.Popen[bytes]":
@@ -70,16 +69,10 @@ class Simulation:
         return self._popen(command)
 
     def stop(self) -> None:
-        """End every process of this run, whoever its parent is by now."""
-        processes = self._processes()
-        for process in processes:
-            with suppress(psutil.NoSuchProcess):
-                process.terminate()
-        _, alive = psutil.wait_procs(processes, timeout=STOP_TIMEOUT)
-        for process in [*alive, *self._processes()]:
-            with suppress(psutil.NoSuchProcess):
-                process.kill()
+        """End every process of this run."""
+        end(self._mark)
         self._superlink.wait()
+        self._guard.dismiss()
 
     def log_text(self) -> str:
         """Return Flower's log, without its colours."""
@@ -129,7 +122,7 @@ class Simulation:
     def _environment(self) -> dict[str, str]:
         bin_directory = str(Path(sys.executable).parent)
         environment = os.environ | {
-            _MARK: self._mark,
+            MARK: self._mark,
             "PATH": os.pathsep.join([bin_directory, os.environ.get("PATH", "")]),
             "FLWR_HOME": str(self._home),
             "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
@@ -148,9 +141,6 @@ class Simulation:
         if len(str(self._home)) < _SHORT_ENOUGH:
             environment["RAY_TMPDIR"] = str(self._home)
         return environment
-
-    def _processes(self) -> list[psutil.Process]:
-        return [process for process in psutil.process_iter() if _carries(process, self._mark)]
 
 
 @contextmanager
@@ -235,13 +225,6 @@ def tool(name: str) -> str:
     if found is None:
         raise UserError(f"{name} is not installed; run `pip install 'flwr[simulation]'`.")
     return found
-
-
-def _carries(process: psutil.Process, mark: str) -> bool:
-    try:
-        return bool(process.environ().get(_MARK) == mark)
-    except (psutil.Error, OSError):
-        return False
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
