@@ -103,7 +103,8 @@ def test_nothing_but_arrays_stays(parquet, settings_of):
     settings = settings_of(parquet(features())[0])
     load_split(settings, "train")
     (key,) = (path for path in settings.cache_path.glob("datasets/*") if path.is_dir())
-    assert sorted(path.name for path in key.iterdir()) == ["images.npy", "labels.npy", "meta.json"]
+    kept = {path.name for path in key.iterdir()}
+    assert kept == {"images.npy", "labels.npy", "meta.json", "last-used"}
     left = {path.name for path in settings.cache_path.glob("datasets/*")}
     assert left == {key.name, f".{key.name}.lock"}
 
