@@ -198,8 +198,9 @@ class WeightedAverage(Strategy):
         size = len(self.cohort(1))
         if size < self.settings.min_replies:
             raise UserError(
-                f"min-replies is {self.settings.min_replies}, but only {size} clients are asked in "
-                f"a round; set it to {size} at most, or fraction-train higher."
+                f"min-replies is {self.settings.min_replies}, but only {plural(size, 'client')} "
+                f"{'is' if size == 1 else 'are'} asked in a round; set it to {size} at most, or "
+                "fraction-train higher."
             )
 
     def _request(self, server_round: int, partition: int) -> RecordDict:
