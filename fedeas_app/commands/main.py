@@ -7,7 +7,6 @@ import typer
 
 from fedeas_app import __version__
 from fedeas_app.commands import cache, certs, compare, generator, keys, plan, report, run
-from fedeas_app.commands.documented import Documented
 
 app = typer.Typer(
     name="fedeas",
@@ -39,10 +38,10 @@ def main(
     """Options of ``fedeas`` itself."""
 
 
-app.command("run", cls=Documented)(run.run)
-app.command("compare", cls=Documented)(compare.compare)
-app.command("plan", cls=Documented)(plan.plan)
-app.command("report", cls=Documented)(report.report)
+app.command("run")(run.run)
+app.command("compare")(compare.compare)
+app.command("plan")(plan.plan)
+app.command("report")(report.report)
 app.command("keys")(keys.keys)
 app.command("certs")(certs.certs)
 app.add_typer(generator.app, name="generator")

@@ -2,7 +2,6 @@
 
 import typer
 
-from fedeas_app.commands.documented import Documented
 from fedeas_app.commands.generator.evaluate import evaluate
 from fedeas_app.commands.generator.sample import sample
 from fedeas_app.commands.generator.train import train
@@ -10,6 +9,6 @@ from fedeas_app.commands.generator.train import train
 app = typer.Typer(
     help="Make the generators that clients use, and judge them.", no_args_is_help=True
 )
-app.command("train", cls=Documented)(train)
-app.command("sample", cls=Documented)(sample)
-app.command("evaluate", cls=Documented)(evaluate)
+app.command("train")(train)
+app.command("sample")(sample)
+app.command("evaluate")(evaluate)
