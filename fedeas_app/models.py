@@ -124,6 +124,16 @@ class ResNet18(Classifier):
         return logits
 
 
+def chosen_layers(
+    model: Classifier, images: torch.Tensor, which: int | str
+) -> list[torch.Tensor]:
+    """Return the pre-activations of hidden layers: 'penultimate', 'all', or the last so many."""
+    if which in ("penultimate", 1):
+        return [model.preactivations(images)]
+    layers = list(model.hidden_layers(images))
+    return layers if which == "all" else layers[-int(which) :]
+
+
 def make_model(settings: Settings, image_shape: tuple[int, int, int], classes: int) -> Classifier:
     """Return the classifier of the settings with weights that depend on the seed alone.
 

@@ -101,7 +101,8 @@ def fit_beta(values: ArrayLike) -> BetaFit | None:
 def scores(values: ArrayLike, reference: ArrayLike | None = None) -> FloatArray:
     """Return s_k = 2 min{F(o_k), 1 - F(o_k)}, how central each client is among its round.
 
-    F is the distribution function of the fitted Beta, or rank / (n + 1) without a fit.
+    F is the distribution function of the fitted Beta, or rank / (n + 1) without a fit. Ranks are
+    those of the values as they came: what only the fit's clipping made equal is no tie (ours).
 
     Parameters
     ----------

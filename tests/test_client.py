@@ -256,6 +256,14 @@ def test_oui_of_all_layers_is_their_mean(configure):
     assert value == pytest.approx((by_hand(-z - 0.5) + by_hand(z[:, :, :4])) / 2)
 
 
+def test_oui_of_the_last_layers_is_their_mean(configure):
+    value, recorder = probe(configure(oui_probe_size=9, oui_layers=2), 1)
+    both, _ = probe(configure(oui_probe_size=9, oui_layers="all"), 1)
+    last, _ = probe(configure(oui_probe_size=9, oui_layers=1), 1)
+    assert value == both  # the recorder has two layers
+    assert last == probe(configure(oui_probe_size=9), 1)[0] != both
+
+
 def test_a_noisy_client_sees_and_counts_wrong_labels(configure, fake_generator):
     settings = configure(noisy_fraction=1.0, noise_rate=0.5, policy="fedeas")
     client, honest = Client(settings, 1, 4), Client(configure(), 1, 4)

@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional as F  # noqa: N812  # as PyTorch users write it
 
 from fedeas_app.errors import UserError
-from fedeas_app.models import make_model
+from fedeas_app.models import chosen_layers, make_model
 
 SMALL = (16, 16, 3)
 
@@ -124,6 +124,19 @@ def test_too_small_images_are_refused_and_the_smallest_work(configure, keys, lea
     model = make_model(configure(**keys), (least, least, 1), 10)
     # A client's last batch may hold one image.
     assert model.train()(images(1, (least, least, 1))).shape == (1, 10)
+
+
+@pytest.mark.parametrize(("model", "layers"), [("cnn", 3), ("resnet18", 9)])
+def test_chosen_layers_are_the_last_ones(configure, model, layers):
+    network = make_model(configure(model=model), (16, 16, 1), 10).eval()
+    images = torch.rand(2, 1, 16, 16)
+    with torch.no_grad():
+        every = chosen_layers(network, images, "all")
+        assert len(every) == layers
+        assert all(map(torch.equal, chosen_layers(network, images, 2), every[-2:]))
+        assert all(map(torch.equal, chosen_layers(network, images, layers), every))
+        (last,) = chosen_layers(network, images, "penultimate")
+        torch.testing.assert_close(last, every[-1])
 
 
 @pytest.mark.parametrize("shape", [(8, 8, 1), (13, 6, 3)])

@@ -52,7 +52,7 @@ def of_comparison(comparison: Comparison) -> Picture | Missing:
 
 
 def _missing() -> Missing:
-    return Missing(_TITLE, "The record holds no drift.")
+    return Missing(_TITLE, "The record holds no drift above 0; one client alone has none.")
 
 
 def _drifts(arms: Sequence[Shown]) -> list[Series]:
