@@ -15,6 +15,7 @@ from fedeas_app.files import make_directory, write_text
 from fedeas_app.forecast import Forecast, forecast
 from fedeas_app.runs.directory import (
     INTERRUPTED,
+    KILLED,
     RESUMING,
     mark_failed,
     mark_resuming,
@@ -118,8 +119,8 @@ def _outcome(flower: Simulation, directory: Path) -> dict[str, Any]:
         raise UserError(f"The run did not start. Flower says:\n{flower.complaints()}")
     if summary["status"] == "completed":
         return summary
-    mark_failed(directory, "the server was ended from outside")
-    reason = summary.get("reason", "the server was ended from outside")
+    mark_failed(directory, KILLED)
+    reason = summary.get("reason", KILLED)
     raise UserError(f"The run failed: {reason} (log: {directory / 'flower.log'})")
 
 

@@ -14,7 +14,7 @@ from fedeas_app.comparison.reading import GRID, Comparison, is_comparison, read_
 from fedeas_app.comparison.writing import write_comparison
 from fedeas_app.errors import UserError, first_line
 from fedeas_app.files import make_directory
-from fedeas_app.runs.directory import INTERRUPTED, read_summary
+from fedeas_app.runs.directory import INTERRUPTED, KILLED, read_summary
 from fedeas_app.runs.reading import Run, read_run
 from fedeas_app.runs.resuming import CHECKPOINT, require_resumable
 
@@ -139,7 +139,7 @@ def _is_broken_off(cell: Cell) -> bool:
         summary = require_resumable(cell.directory, cell.settings)
     except UserError:
         return False
-    return bool(summary.get("reason", INTERRUPTED) == INTERRUPTED)
+    return summary.get("reason", INTERRUPTED) in (INTERRUPTED, KILLED)
 
 
 def _failed_before(directory: Path, todo: set[str]) -> dict[str, str]:

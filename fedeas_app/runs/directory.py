@@ -12,6 +12,7 @@ RESUMING: Final = "resuming"
 """The status of a run that is to go on, until its server says that it is running."""
 
 INTERRUPTED: Final = "interrupted"
+KILLED: Final = "the server was ended from outside"
 """The reason of a run that was ended by whoever had started it, and did not fail."""
 
 

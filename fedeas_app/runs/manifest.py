@@ -3,7 +3,9 @@
 import os
 import platform
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 from flwr.app import ArrayRecord
@@ -17,17 +19,35 @@ PACKAGES = (
     "flwr", "flwr-datasets", "datasets", "ray", "torch", "torchvision", "diffusers", "accelerate",
     "numpy", "scipy", "scikit-learn",
 )  # fmt: skip
+# What draws, trains, weighs and evaluates; neither commands nor what is shown.
+NUMBERS = (
+    "budget.py", "capping.py", "client.py", "clipping.py", "evaluation.py", "models.py", "oui.py",
+    "preparation.py", "seeds.py", "data/*.py", "local/*.py", "strategies/*.py",
+)  # fmt: skip
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of this app, Python and the packages that decide numbers."""
-    found = {"fedeas": __version__, "python": platform.python_version()}
+    """Return the versions of this app, Python and the packages that decide numbers.
+
+    ``fedeas-numbers`` is a digest of those of our own modules that do: a version number stays the
+    same from one change to the next.
+    """
+    found = {"fedeas": __version__, "fedeas-numbers": sources_digest()}
+    found["python"] = platform.python_version()
     for package in PACKAGES:
         try:
             found[package] = version(package)
         except PackageNotFoundError:
             found[package] = "not installed"
     return found
+
+
+@cache
+def sources_digest() -> str:
+    """Return a digest of the modules whose code decides the numbers of a run."""
+    root = Path(__file__).parents[1]
+    paths = [path for pattern in NUMBERS for path in sorted(root.glob(pattern))]
+    return sha256(b"".join(path.read_bytes() for path in paths))[:16]
 
 
 def describe(

@@ -196,6 +196,7 @@ def _broken_off(cell, reason=None):
     [
         ("interrupted", True, True),
         (None, True, True),  # killed: it could not say why
+        ("the server was ended from outside", True, True),
         ("interrupted", False, False),
         ("Round 3 has no usable reply: gone", True, False),
     ],

@@ -2,6 +2,7 @@
 
 import json
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
@@ -19,7 +20,20 @@ def test_versions_are_those_installed(monkeypatch):
     assert found["torch"] == version("torch")
     assert found["numpy"] == version("numpy")
     assert found["no-such-package"] == "not installed"
-    assert set(found) == {"fedeas", "python", "torch", "numpy", "no-such-package"}
+    ours = {"fedeas", "fedeas-numbers", "python"}
+    assert set(found) == ours | {"torch", "numpy", "no-such-package"}
+
+
+def test_every_pattern_of_number_deciding_code_finds_some():
+    root = Path(manifest.__file__).parents[1]
+    assert all(list(root.glob(pattern)) for pattern in manifest.NUMBERS)
+
+
+def test_changed_code_is_another_digest(monkeypatch):
+    whole = manifest.sources_digest.__wrapped__()
+    assert whole == manifest.sources_digest.__wrapped__()
+    monkeypatch.setattr(manifest, "NUMBERS", manifest.NUMBERS[1:])
+    assert manifest.sources_digest.__wrapped__() != whole
 
 
 def test_the_manifest_is_plain_data(configure, fake_generator):
