@@ -71,11 +71,14 @@ class Series:
     label : str
     values : array, shape (seeds, R)
         nan where a round has none.
+    across : sequence of float, shape (R,), optional
+        Where each round lies on the axis below, if not at its number.
     """
 
     index: int
     label: str
     values: FloatArray
+    across: Sequence[float] | None = None
 
     @property
     def mean(self) -> FloatArray:

@@ -13,6 +13,7 @@ from fedeas_app.figures.style import (
     Theme,
     canvas,
     fitted,
+    grouped_thousands,
     heading,
     legend_below,
     legend_height,
@@ -38,11 +39,14 @@ class Scale:
     logarithmic : bool
     lowest : float or None
         Where the axis begins; None: by itself.
+    across : str
+        The label of the axis below.
     """
 
     label: str
     logarithmic: bool = False
     lowest: float | None = None
+    across: str = "round"
 
 
 def draw_over_rounds(
@@ -67,7 +71,7 @@ def draw_over_rounds(
     if reference is not None:
         handles.append(_draw_reference(axes, theme, reference))
     _scale(axes, scale)
-    axes.set(xlabel="round", ylabel=scale.label)
+    axes.set(xlabel=scale.across, ylabel=scale.label)
     if len(handles) > 1:
         legend_below(figure, theme, handles)
     return figure
@@ -108,7 +112,8 @@ def _panels(theme: Theme, lines: Sequence[Series], scale: Scale, dashed: Series)
     rows = -(-len(lines) // 2)
     figure, axes = canvas(theme, _PANEL * rows + 0.5, rows, 2, sharex=True, sharey=True)
     for panel, line in zip(axes, lines, strict=False):
-        _draw_envelope(panel, theme, lines)
+        if line.across is None:  # else the rounds of two arms are not at the same place
+            _draw_envelope(panel, theme, lines)
         _draw_reference(panel, theme, dashed)
         _draw_line(panel, theme, line, band=True)
         heading(panel, theme, fitted(line.label, 40))
@@ -116,7 +121,7 @@ def _panels(theme: Theme, lines: Sequence[Series], scale: Scale, dashed: Series)
     if len(axes) > len(lines):  # the last place stays empty: the panel above it is the lowest
         axes[-1].set_visible(False)
         axes[-3].tick_params(labelbottom=True)
-    shared_labels(figure, theme, "round", scale.label)
+    shared_labels(figure, theme, scale.across, scale.label)
     return figure
 
 
@@ -134,8 +139,13 @@ def _scale(axes: Axes, scale: Scale) -> None:
         plain_logarithm(axes.yaxis)
     if scale.lowest is not None:
         axes.set_ylim(bottom=scale.lowest)
-    whole_numbers(axes)
+    if scale.across == Scale.across:
+        whole_numbers(axes)
+    else:
+        grouped_thousands(axes)
 
 
 def _rounds(line: Series) -> Any:
+    if line.across is not None:
+        return line.across
     return np.arange(1, line.values.shape[1] + 1)

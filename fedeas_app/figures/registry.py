@@ -14,6 +14,7 @@ from fedeas_app.figures import (
     loss,
     oui_weights,
     tradeoff,
+    work,
 )
 from fedeas_app.figures.picture import Missing, Picture
 from fedeas_app.runs.reading import Run
@@ -30,6 +31,7 @@ _OF_RUN = (
 )
 _OF_COMPARISON = (
     accuracy.of_comparison,
+    work.of_comparison,
     tradeoff.of_comparison,
     beta_sweep.of_comparison,
     effective_clients.of_comparison,

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from fedeas_app.errors import UserError, first_line
 from fedeas_app.files import write_text
+from fedeas_app.reading import read_json
 from fedeas_app.runs.directory import INTERRUPTED, read_lines
 from fedeas_app.runs.validation import (
     check_length,
@@ -92,6 +94,19 @@ class Run:
         """Synthetic images of all clients."""
         return int(self.plan.get("synthetic", 0))
 
+    @property
+    def work(self) -> list[int]:
+        """Images that all clients have trained on after rounds 1 to R, each as often as used."""
+        images = {
+            client["partition-id"]: client["num-examples"] + client["synthetic"]
+            for client in self.plan.get("clients", [])
+        }
+        rounds = (
+            sum(images.get(each["partition"], 0) for each in line.get("participants", []))
+            for line in self.trained
+        )
+        return [self.settings.local_epochs * total for total in accumulate(rounds)]
+
     def seconds(self, phase: str) -> float:
         """Return how long a phase took: ``load``, ``prepare`` or ``train``."""
         return float(self.summary.get("seconds", {}).get(phase, 0.0))
@@ -119,7 +134,7 @@ def read_run(directory: Path) -> Run:
         raise UserError(f"{directory} is not a run's directory: no config.toml and summary.json.")
     parts = {name: _part(directory, file, read) for name, (file, read) in _PARTS.items()}
     run = Run(directory=directory, **parts)
-    if run.completed:
+    if run.completed and not run.settings.generator_only:
         _part(directory, _ROUNDS, lambda _: check_length(len(run.trained), run.settings.rounds))
     return run
 
@@ -179,7 +194,7 @@ def _checked(check: Callable[[Mapping[str, Any]], None]) -> Callable[[Path], dic
 def _json(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
-    content = json.loads(path.read_text(encoding="utf-8"))
+    content = read_json(path)
     if not isinstance(content, dict):
         raise TypeError("it holds no table")
     return content

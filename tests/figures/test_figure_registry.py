@@ -46,6 +46,7 @@ def test_a_full_run_has_every_figure():
 def test_a_full_comparison_has_every_figure(grid):
     assert [picture.name for picture in comparison_figures(grid)] == [
         "accuracy",
+        "work",
         "tradeoff",
         "beta-sweep",
         "effective-clients",
@@ -78,4 +79,4 @@ def test_a_run_that_failed_at_once_has_only_reasons():
 def test_a_comparison_without_runs_has_only_reasons(arms):
     comparison = make_comparison(arms)
     assert comparison_figures(comparison) == []
-    assert len(comparison_missing(comparison)) == 9
+    assert len(comparison_missing(comparison)) == 10
