@@ -2,12 +2,15 @@
 # make test     lint, types and tests
 # make test-long  the long tests, that `make test` leaves out
 # make test-docker  the demo in containers, built and run for real
+# make bench    the benchmarks, in small sizes; BENCH= for the real ones, DATASET= for real images
 PYTHON ?= python3
+BENCH ?= --quick
+DATASET ?=
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: run test test-long test-docker lint types unit format install table clean
+.PHONY: run test test-long test-docker lint types unit format install table bench clean
 
 run: install
 	$(BIN)/fedeas run conf/digits.toml --set output-dir=runs
@@ -46,6 +49,15 @@ format: install
 
 table: install
 	$(BIN)/python bench/digits_table.py
+
+# The stages one by one, each a command of its own: see docs/performance.md.
+bench: install
+	$(BIN)/python bench/start.py $(BENCH)
+	$(BIN)/python bench/rounds.py $(BENCH) $(if $(DATASET),--dataset $(DATASET))
+	$(if $(DATASET),$(BIN)/python bench/flower_style.py $(BENCH) --dataset $(DATASET))
+	$(BIN)/python bench/aggregation.py $(BENCH)
+	$(BIN)/python bench/oui.py $(BENCH) $(if $(DATASET),--dataset $(DATASET))
+	$(BIN)/python bench/compression.py $(BENCH) $(if $(DATASET),--dataset $(DATASET))
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,175 @@
+"""What a generator that the clients trained is worth: recognised share, Fréchet, accuracy.
+
+For every α and seed runs of the same rounds: without synthesis, with a generator trained on the
+pooled images, with one that the clients trained first, and with variants of that. Everything goes
+through the commands that a user has; what is there already is not run again.
+
+    python bench/federated_generator.py --alphas 0.05,0.1,0.3 --seeds 0,1,2
+    python bench/federated_generator.py --alphas 0.1 --arms none,pooled,federated,movers,fedprox
+    python bench/federated_generator.py --config fashion-mnist --set train-samples=6000 \
+        --set generator-unshuffle=2 --pooled-steps 6000 --out runs/federated-fashion
+    python bench/federated_generator.py --config cifar10 --alphas 0.1 --set generator-preset=cifar \
+        --set generator-rounds=300 --set generator-batch-size=128 --pooled-steps 100000 \
+        --out runs/federated-cifar10    # on a GPU, about a day
+"""
+
+import json
+import statistics
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+FEDERATED = {"generator": "federated"}
+ARMS: dict[str, dict[str, Any]] = {
+    "none": {"policy": "none"},
+    "pooled": {},  # its generator is a path
+    "federated": FEDERATED,
+    "movers": FEDERATED | {"generator-embeddings": "movers"},
+    "fedprox": FEDERATED | {"generator-mu": 0.01},
+    "dropout": FEDERATED | {"generator-label-dropout": 0.1},
+    "guided": FEDERATED | {"generator-label-dropout": 0.1, "guidance-scale": 1.5},
+    "half-of-the-clients": FEDERATED | {"generator-fraction": 0.5},
+    "half-precision": FEDERATED | {"generator-transfer": "float16"},
+}
+BASIC = "none,pooled,federated"
+Values = Mapping[str, Any]
+Sets = Annotated[list[str] | None, typer.Option("--set", help="Another key, for all runs.")]
+
+
+def main(
+    out: Path = Path("runs/federated-generator"),
+    config: str = "digits",
+    alphas: str = "0.05,0.1,0.3",
+    seeds: str = "0,1,2",
+    arms: str = BASIC,
+    pooled_steps: int = 3000,
+    per_class: int = 100,
+    overrides: Sets = None,
+) -> None:
+    """Fill the table and print it."""
+    bench = Bench(out, config, pooled_steps, per_class, overrides or [])
+    print(f"| α | generator | recognised | Fréchet | final accuracy | AUC |\n{'|---' * 6}|")
+    for alpha in map(float, alphas.split(",")):
+        cells = {
+            arm: [bench.cell(arm, alpha, seed) for seed in map(int, seeds.split(","))]
+            for arm in arms.split(",")
+        }
+        for arm, found in cells.items():
+            print(row(alpha, arm, found), flush=True)
+        for line in gains(cells):
+            print(line, flush=True)
+
+
+class Bench:
+    """Runs commands, and reads what they left."""
+
+    def __init__(
+        self, out: Path, config: str, pooled_steps: int, per_class: int, overrides: Sequence[str]
+    ) -> None:
+        self._out = out.absolute()
+        self._config = config
+        self._pooled_steps = pooled_steps
+        self._per_class = per_class
+        self._overrides = overrides
+
+    def cell(self, arm: str, alpha: float, seed: int) -> Values:
+        """Return what one run and the judgement of its generator say."""
+        run = self._run(arm, alpha, seed)
+        summary = read(run / "summary.json")
+        values = {"final": summary["final"], "auc": summary["auc"]}
+        if arm == "none":
+            return values
+        generator = self._pooled(seed) if arm == "pooled" else run / "generator"
+        how = {"guidance-scale": ARMS[arm].get("guidance-scale", 0.0), "seed": seed}
+        verdict = self._judge({"generator": generator, **how}, run.parent / f"{run.name}-verdict")
+        distance = verdict["frechet-distance"]["synthetic-test"]
+        return values | {"recognised": verdict["recognised"], "frechet": distance}
+
+    def _run(self, arm: str, alpha: float, seed: int) -> Path:
+        name = f"a{alpha:g}-s{seed}-{arm}"
+        if not (self._out / name / "model.safetensors").is_file():
+            keys = {"alpha": alpha, "seed": seed, "output-dir": self._out, "run-name": name}
+            keys |= {"generator": self._pooled(seed)} if arm == "pooled" else ARMS[arm]
+            begun = (self._out / name / "config.toml").is_file()
+            self._fedeas("run", self._config, keys | {"resume": str(begun).lower()})
+        return self._out / name
+
+    def _pooled(self, seed: int) -> Path:
+        """Return the pooled generator of a seed: the same network and step size."""
+        target = self._out / f"pooled-s{seed}"
+        if not target.is_dir():
+            options = ["--out", str(target), "--steps", str(self._pooled_steps)]
+            options += ["--label-dropout", "0", "--unshuffle", self._key("generator-unshuffle")]
+            options += ["--preset", self._key("generator-preset", "tiny")]
+            self._fedeas("generator", "train", self._config, {"seed": seed}, *options)
+        return target
+
+    def _judge(self, keys: Values, target: Path) -> Values:
+        if not target.is_dir():
+            options = ["--out", str(target), "--per-class", str(self._per_class)]
+            self._fedeas("generator", "evaluate", self._config, keys, *options)
+        verdict: Values = read(target / "report.json")
+        return verdict
+
+    def _key(self, key: str, default: str = "1") -> str:
+        chosen = dict(text.split("=", 1) for text in self._overrides)
+        return str(chosen.get(key, default))
+
+    def _fedeas(self, *words: str | Values) -> None:
+        """Run a command; keys among its words become options."""
+        own = [f"{k}={v}" for word in words if not isinstance(word, str) for k, v in word.items()]
+        options = [f"--set={text}" for text in [*self._overrides, *own]]
+        plain = [word for word in words if isinstance(word, str)]
+        command = [str(Path(sys.executable).parent / "fedeas"), *plain, *options]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+
+def row(alpha: float, arm: str, cells: Sequence[Values]) -> str:
+    """Return a line of the table: means and standard deviations over seeds."""
+    shown = [
+        percent([cell["recognised"] for cell in cells if "recognised" in cell]),
+        spread([cell["frechet"] for cell in cells if "frechet" in cell]),
+        percent([cell["final"] for cell in cells]),
+        spread([cell["auc"] for cell in cells], 3),
+    ]
+    return f"| {alpha:g} | {arm} | {' | '.join(shown)} |"
+
+
+def gains(cells: Mapping[str, Sequence[Values]]) -> list[str]:
+    """Say which share of the pooled generator's gain in accuracy the others have."""
+    mean = {arm: statistics.mean(cell["final"] for cell in found) for arm, found in cells.items()}
+    if not {"none", "pooled"} <= set(mean) or mean["pooled"] <= mean["none"]:
+        return ["", "The pooled generator gains nothing here.", ""]
+    whole = mean["pooled"] - mean["none"]
+    shares = {arm: (final - mean["none"]) / whole for arm, final in mean.items()}
+    return [
+        f"\n{arm}: {share:.0%} of the pooled generator's gain in accuracy."
+        for arm, share in shares.items()
+        if arm not in ("none", "pooled")
+    ]
+
+
+def percent(values: Sequence[float]) -> str:
+    """Return mean and deviation in percent; a dash for none."""
+    return spread([100 * value for value in values])
+
+
+def spread(values: Sequence[float], places: int = 1) -> str:
+    """Return mean and deviation; a dash for none."""
+    if not values:
+        return "–"
+    deviation = statistics.stdev(values) if len(values) > 1 else 0.0
+    return f"{statistics.mean(values):.{places}f} ± {deviation:.{places}f}"
+
+
+def read(path: Path) -> Any:
+    """Read a JSON file."""
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,74 @@
+"""What OUI costs: its share of a client's training, and the server's step for many clients.
+
+python bench/oui.py --dataset ~/cifar10
+python bench/oui.py --quick
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+import torch
+from measuring import command, median_of_turns, print_table
+
+from fedeas_app.client import Client, Order
+from fedeas_app.devices import repeatable
+from fedeas_app.local import Job, train_locally
+from fedeas_app.oui import aggregation_weights
+from fedeas_app.settings import Settings
+
+CPU = torch.device("cpu")
+
+
+def main(
+    dataset: str = "digits",
+    clients: int = 20,
+    model: str = "cnn",
+    repeats: int = 7,
+    quick: bool = False,
+) -> None:
+    """Print both tables."""
+    repeats = 3 if quick else repeats
+    client_side(dataset, clients, model, repeats)
+    print()
+    server_side((100, 1_000) if quick else (100, 1_000, 10_000, 100_000), repeats)
+
+
+def client_side(dataset: str, clients: int, model: str, repeats: int) -> None:
+    """Time one client's epoch and its OUI in turns."""
+    settings = Settings.parse(
+        {
+            "dataset": dataset, "num-clients": clients, "partitioner": "iid", "policy": "none",
+            "local-epochs": 1, "model": model, "device": "cpu",
+        }
+    )  # fmt: skip
+    client = Client(settings, 0, clients)
+    network, examples = client.model(), client.examples(Order())
+    sides: dict[str, Callable[[], object]] = {
+        "an epoch": lambda: train_locally(Job(network, examples, settings, client.rng(1))),
+        "OUI": partial(client.oui, network, CPU),
+    }
+    with repeatable(settings.threads):
+        seconds = median_of_turns(sides, repeats)
+    share = seconds["OUI"] / seconds["an epoch"]
+    rows = [(name, f"{1000 * value:.2f}") for name, value in seconds.items()]
+    print(f"{model}, {len(examples):,} images of {examples.images.shape[-1]} pixels a side\n")
+    print_table(("what", "ms"), rows)
+    print(f"\nOUI's share of an epoch: {share:.2%}")
+
+
+def server_side(counts: tuple[int, ...], repeats: int) -> None:
+    """Time the fit, the scores and the weights of a round."""
+    print_table(("clients", "ms"), ((f"{n:,}", f"{server_step(n, repeats):.3f}") for n in counts))
+
+
+def server_step(count: int, repeats: int) -> float:
+    """Return the median milliseconds for so many clients."""
+    rng = np.random.default_rng(0)
+    values, sizes = rng.beta(2, 6, count), rng.integers(1, 5000, count)
+    seconds = median_of_turns({"": partial(aggregation_weights, sizes, values)}, 10 * repeats)
+    return 1000 * seconds[""]
+
+
+if __name__ == "__main__":
+    command(main)
