@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from flwr.app import Context
+from flwr.app import ArrayRecord, Context
 from flwr.common.logger import log
 from numpy.typing import NDArray
 
@@ -22,12 +22,13 @@ from fedeas_app.devices import pixel_environment
 from fedeas_app.errors import PublicError
 from fedeas_app.generators import Generator, at_float32, open_generator, require_fit
 from fedeas_app.generators.cache import Drawer
+from fedeas_app.generators.federated import handout
 from fedeas_app.local import Examples
 from fedeas_app.local.divergence import require_finite
 from fedeas_app.local.examples import normalise
-from fedeas_app.models import Classifier, make_model
+from fedeas_app.models import Classifier, chosen_layers, make_model
 from fedeas_app.node import NodeSettings
-from fedeas_app.settings import Settings
+from fedeas_app.settings import FEDERATED, Settings
 
 
 @dataclass(frozen=True)
@@ -162,19 +163,38 @@ class Client:
         )[0]
         return need
 
+    def told(self, order: Order) -> "Client":
+        """Return this client with the settings that find the generator of its order."""
+        settings = handout.told(self.settings, order.generator)
+        if settings is self.settings:
+            return self
+        return Client(settings, self.partition_id, self.num_partitions, self.data_path)
+
+    def keep_generator(self, order: Order, files: ArrayRecord | None) -> None:
+        """Put a generator that came with an order into the cache.
+
+        Raises
+        ------
+        UserError
+            It cannot be used, or the cache cannot be written.
+        """
+        if files and self.settings.generator == FEDERATED:
+            handout.keep(files, self.told(order).settings)
+
     def synthesise(self, order: Order) -> Synthesis:
         """Return this client's synthetic images, making those that its cache lacks."""
         need = self.need(order)
         if not need.any():
             empty = np.empty((0, *self.dataset.image_shape), np.uint8)
             return Synthesis(empty, np.empty(0, np.int64), 0)
-        digest = open_generator(at_float32(self.settings)).digest
+        told = self.told(order)
+        digest = open_generator(at_float32(told.settings)).digest
         if order.generator not in ("", digest):
             raise PublicError(
                 f"Partition {self.partition_id} has the generator {digest}, but the run asks for "
                 f"{order.generator}."
             )
-        return Synthesis(*self.drawer.fetch(need), digest)
+        return Synthesis(*told.drawer.fetch(need), digest)
 
     @property
     def drawer(self) -> Drawer:
@@ -207,7 +227,7 @@ class Client:
     def oui(self, model: Classifier, device: torch.device) -> float:
         """Return OUI_k of the trained model on the fixed probe batch of real images.
 
-        With ``oui-layers = "all"``, the mean over the hidden layers.
+        With ``oui-layers`` the mean over all or the last hidden layers.
 
         Raises
         ------
@@ -218,8 +238,7 @@ class Client:
         images = Examples.from_arrays(probe, np.zeros(len(probe), np.int64)).images
         model.eval()
         batch = normalise(images.to(device))
-        whole = self.settings.oui_layers == "all"
-        layers = list(model.hidden_layers(batch)) if whole else [model.preactivations(batch)]
+        layers = chosen_layers(model, batch, self.settings.oui_layers)
         require_finite(layers, self.settings)
         return float(np.mean([oui.oui(z.flatten(1).cpu().numpy()) for z in layers]))
 

@@ -12,7 +12,6 @@ so.
 
 import re
 import shutil
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 
 from fedeas_app.errors import UserError
-from fedeas_app.files import make_directory, write_bytes
+from fedeas_app.files import make_directory, told, write_bytes
 
 _EXPIRES = 30 * 86_400.0  # seconds after which a run that left its states behind is over
 
@@ -93,8 +92,9 @@ class ClientState:
         path = self._path(self.address, server_round)
         if not path.parent.is_dir():
             make_directory(path.parent)
-            _remove_expired(path.parent.parent)
-        write_bytes(path, save({name: t.cpu().contiguous() for name, t in tensors.items()}))
+            _remove_expired(path.parent)
+        with told(path.parent):
+            write_bytes(path, save({name: t.cpu().contiguous() for name, t in tensors.items()}))
         wanted = {server_round, self.address.accepted, self.address.checkpointed}
         kept = {self._path(self.address, each) for each in wanted}
         for other in path.parent.glob(f"{self.partition}-*.safetensors"):
@@ -120,9 +120,13 @@ def _root(cache: Path) -> Path:
     return cache / "client-states"
 
 
-def _remove_expired(root: Path) -> None:
-    """Remove what runs left behind whose server could not."""
-    for directory in root.iterdir():
+def _remove_expired(own: Path) -> None:
+    """Remove what runs left behind whose server could not, beside a directory just made.
+
+    Its time is the disk's, as theirs are; this machine's clock may be another.
+    """
+    now = own.stat().st_mtime
+    for directory in own.parent.iterdir():
         with suppress(OSError):  # removed by somebody else meanwhile
-            if time.time() - directory.stat().st_mtime > _EXPIRES:
+            if directory != own and now - directory.stat().st_mtime > _EXPIRES:
                 shutil.rmtree(directory, ignore_errors=True)

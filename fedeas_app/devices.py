@@ -11,7 +11,7 @@ from typing import TypeVar, cast
 
 import torch
 
-from fedeas_app.errors import UserError
+from fedeas_app.errors import PublicError, UserError
 
 Network = TypeVar("Network", bound=torch.nn.Module)
 
@@ -80,6 +80,29 @@ def release(device: torch.device) -> None:
     if device.type == "cuda":
         gc.collect()
         torch.cuda.empty_cache()
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Tell want of memory, on a device or in the machine, from other errors."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    return isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error)
+
+
+@contextmanager
+def within_memory(advice: str) -> Iterator[None]:
+    """Say in one sentence that something does not fit into memory, and what to do.
+
+    Raises
+    ------
+    PublicError
+    """
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise PublicError(f"There is not enough memory; {advice}.") from error
 
 
 def compile_for(device: torch.device, network: Network) -> Network:

@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from logging import INFO
 from typing import Any
@@ -12,12 +12,17 @@ from flwr.common.logger import log
 from flwr.serverapp import Grid
 
 from fedeas_app.errors import UserError
+from fedeas_app.processes import cores
 from fedeas_app.settings import AUTO, Settings
 from fedeas_app.wording import plural
 
 CONNECT_TIMEOUT = 120.0  # seconds to wait for the clients that were asked for
 _CONNECT_POLL = 1.0  # seconds between looks for nodes
 _FIRST_POLL, _LAST_POLL = 0.02, 1.0  # seconds between looks for replies
+# In simulation a look costs nothing, but every message under way does: Flower compares all of them
+# with every node, ten times a second.
+_LAST_POLL_SIMULATED = 0.1
+_UNDER_WAY_SIMULATED = 4  # messages for each core
 _AFTER_TRACEBACK = "Exception ClientAppException occurred. Message: "
 
 
@@ -58,21 +63,36 @@ class StreamingGrid(Grid):
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> Iterator[Message]:
-        """Send all messages; yield each reply when it arrives, until the last or the timeout."""
-        # No id, no reply: the SuperLink refused the message.
-        waiting = set(filter(None, self._grid.push_messages(messages)))
+        """Send all messages; yield each reply when it arrives, until the last or the timeout.
+
+        In simulation no more are under way than keep all workers busy; the next is sent as one
+        comes back.
+        """
+        simulated, unsent = _is_simulation(self._grid), deque(messages)
+        at_once = _UNDER_WAY_SIMULATED * cores() if simulated else len(unsent)
+        longest = _LAST_POLL_SIMULATED if simulated else _LAST_POLL
+        waiting = self._send(unsent, at_once)
         deadline = time.monotonic() + (timeout if timeout is not None else float("inf"))
         pause = _FIRST_POLL
         while waiting:
             replies = list(self._grid.pull_messages(waiting))
             waiting -= {reply.metadata.reply_to_message_id for reply in replies}
+            waiting |= self._send(unsent, at_once - len(waiting))
             yield from _release(replies)
-            pause = _FIRST_POLL if replies else min(pause * 1.5, _LAST_POLL)
+            pause = _FIRST_POLL if replies else min(pause * 1.5, longest)
             left = deadline - time.monotonic()
             if left <= 0:
                 break
             if waiting:
                 time.sleep(min(pause, left))
+
+    def _send(self, unsent: deque[Message], room: int) -> set[str]:
+        """Send up to so many, and return the ids of those that the SuperLink did not refuse."""
+        sent: set[str] = set()
+        while unsent and len(sent) < room:
+            batch = [unsent.popleft() for _ in range(min(room - len(sent), len(unsent)))]
+            sent.update(filter(None, self._grid.push_messages(batch)))  # no id: no reply
+        return sent
 
 
 def connect(grid: Grid, settings: Settings, timeout: float = CONNECT_TIMEOUT) -> list[int]:

@@ -1,10 +1,13 @@
 """Files that are either whole or absent."""
 
 import errno
+import glob
 import hashlib
 import os
+import re
 import shutil
 import tempfile
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -19,6 +22,7 @@ from fedeas_app.errors import UserError
 LAST_USED: Final = "last-used"
 """The file in a directory whose modification time says when that was last used."""
 
+_SUFFIX = "[0-9a-f]{32}"  # of a name that nobody else uses
 _IN_THE_WAY = "remove the file that is in its place"
 _FORBIDDEN = "let this user write there"
 _ADVICE = {
@@ -29,6 +33,26 @@ _ADVICE = {
     errno.EPERM: _FORBIDDEN,
     errno.EROFS: _FORBIDDEN,
 }
+
+
+def sweep(directory: Path, age: float = 0.0) -> None:
+    """Remove what killed processes left of files that they were about to write.
+
+    Parameters
+    ----------
+    directory : Path
+    age : float
+        Seconds since the last write to such a file after which nobody writes it any more; 0 where
+        a lock keeps all others out.
+    """
+    for path in directory.glob(".*"):
+        with suppress(OSError):  # somebody else removed it
+            if _is_left(path) and (not age or time.time() - path.stat().st_mtime > age):
+                path.unlink()
+
+
+def _is_left(path: Path) -> bool:
+    return re.fullmatch(rf"\..+\.{_SUFFIX}", path.name) is not None and path.is_file()
 
 
 def write_bytes(path: Path, data: bytes, mode: int = 0o666) -> None:
@@ -75,10 +99,18 @@ def build_directory(target: Path, fill: Callable[[Path], None]) -> Path:
     try:
         with FileLock(target.parent / f".{target.name}.lock"):
             if not target.is_dir():
+                _clear_away(target)
                 create_directory(target, fill)
     except OSError as error:
         raise UserError(cannot_write(target.parent, error)) from error
     return target
+
+
+def _clear_away(target: Path) -> None:
+    """Remove what others left of the same directory when they were killed; the lock is ours."""
+    for path in target.parent.glob(f".{glob.escape(target.name)}.*"):
+        if re.fullmatch(rf"\.{re.escape(target.name)}\.{_SUFFIX}", path.name):
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def create_directory(target: Path, fill: Callable[[Path], None]) -> Path:
@@ -105,6 +137,20 @@ def cannot_write(directory: Path, error: OSError) -> str:
         f"The directory {directory} cannot be written ({error.strerror or error}); {advice} "
         "or name another one."
     )
+
+
+@contextmanager
+def told(directory: Path) -> Iterator[None]:
+    """Say in one sentence that something in a directory could not be written.
+
+    Raises
+    ------
+    UserError
+    """
+    try:
+        yield
+    except OSError as error:
+        raise UserError(cannot_write(directory, error)) from error
 
 
 def make_directory(path: Path) -> Path:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fedeas_app import budget
 from fedeas_app.errors import UserError
+from fedeas_app.reading import read_text
 
 Counts = NDArray[np.int64]
 
@@ -113,11 +114,9 @@ def read_counts(path: Path) -> Counts:
         Names the line and what stands there.
     """
     try:
-        with open(path, encoding="utf-8-sig", newline="") as stream:
-            rows = [
-                (reader.line_num, row) for reader in [csv.reader(stream)] for row in reader if row
-            ]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        reader = csv.reader(read_text(path).removeprefix("\ufeff").splitlines(keepends=True))
+        rows = [(reader.line_num, row) for row in reader if row]
+    except (OSError, ValueError, csv.Error) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or error
         raise UserError(f"The counts table {path} cannot be read: {reason}.") from error
     if rows and not any(_is_number(cell) for cell in rows[0][1]):

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Iterable
 from logging import INFO, WARNING
+from typing import ClassVar
 
-from flwr.app import Message
+from flwr.app import Message, RecordDict
 from flwr.common.logger import log
 from flwr.serverapp import Grid
 
@@ -29,7 +30,14 @@ class Latecomers:
         Gets the new clients.
     on_client : callable
         Called with each client that is taken in, and the plan with it.
+
+    Attributes
+    ----------
+    kind : str
+        The type of the message that asks a new node.
     """
+
+    kind: ClassVar[str] = messages.PREPARE
 
     def __init__(
         self, grid: Grid, plan: Plan, on_client: Callable[[ClientPlan, Plan], None]
@@ -38,6 +46,21 @@ class Latecomers:
         self._plan = plan
         self._on_client = on_client
         self._asked: dict[str, Message] = {}
+
+    def request(self) -> RecordDict:
+        """Return what a new node is asked."""
+        order = Order(beta=self._plan.beta, generator=self._plan.generator)
+        return messages.order_request(order, self._plan.files)
+
+    def read(self, reply: Message) -> tuple[ClientPlan, str]:
+        """Return what it answers, and the digest of its generator.
+
+        Raises
+        ------
+        UserError
+            It is not what it should be.
+        """
+        return read_client(reply), messages.read_generator(reply)
 
     def welcome(self) -> None:
         """Take in who is ready by now, and ask who is new."""
@@ -50,8 +73,7 @@ class Latecomers:
         self._ask(sorted(online - waiting - set(self._plan.nodes.values())))
 
     def _ask(self, nodes: Iterable[int]) -> None:
-        order = Order(beta=self._plan.beta, generator=self._plan.generator)
-        sent = [Message(messages.order_request(order), n, messages.PREPARE) for n in nodes]
+        sent = [Message(self.request(), node, self.kind) for node in nodes]
         ids = self._grid.push_messages(sent) if sent else []
         self._asked |= {number: msg for number, msg in zip(ids, sent, strict=True) if number}
 
@@ -60,7 +82,7 @@ class Latecomers:
             log(WARNING, "A SuperNode that came later cannot take part: %s", reason(reply))
             return
         try:
-            client = read_client(reply)
+            client, generator = self.read(reply)
         except UserError as error:
             log(WARNING, "A SuperNode that came later cannot take part: %s", error)
             return
@@ -68,7 +90,7 @@ class Latecomers:
         if self._plan.nodes.get(partition) in online:
             log(WARNING, "Another SuperNode is partition %s already; it stays.", partition)
             return
-        self._take_in(node, client, messages.read_generator(reply))
+        self._take_in(node, client, generator)
 
     def _take_in(self, node: int, client: ClientPlan, generator: str) -> None:
         order = Order(beta=self._plan.beta, generator=self._plan.generator or generator)

@@ -3,22 +3,26 @@
 Nothing about a client leaves it but what stands here: totals, never counts per class.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import cast
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final
 
 import torch
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 
-from fedeas_app import budget
+from fedeas_app import budget, fields
+from fedeas_app.arrays import decode
 from fedeas_app.client import Client, Order, Synthesis
 from fedeas_app.client_state import Address
-from fedeas_app.errors import UserError
+from fedeas_app.errors import PublicError
 from fedeas_app.local import Examples
 
 ARRAYS, METRICS, CONFIG, EXTRAS = "arrays", "metrics", "config", "extras"
 STATE_LOST = "state-lost"
-GENERATOR = "generator-digest"
+GENERATOR, GENERATOR_FILES = "generator-digest", "generator-files"
+_MOST_BETAS: Final = 16
 OUTLOOK, PREPARE, TRAIN, EVALUATE = "query.outlook", "query.prepare", "train", "evaluate"
+TRAIN_GENERATOR, HAND_OUT = "train.generator", "query.generator"
 
 
 def outlook_request(betas: Sequence[float]) -> RecordDict:
@@ -28,7 +32,7 @@ def outlook_request(betas: Sequence[float]) -> RecordDict:
 
 def outlook_answer(client: Client, msg: Message) -> MetricRecord:
     """Answer with N_k and, for every β asked about, how many images and how much skew is left."""
-    betas = cast(list[float], _config(msg)["betas"])
+    betas = read_betas(msg)
     sums = [budget.beta_sums(client.counts, beta) for beta in betas]
     metrics = MetricRecord(
         {
@@ -44,9 +48,22 @@ def outlook_answer(client: Client, msg: Message) -> MetricRecord:
     return metrics
 
 
-def order_request(order: Order) -> RecordDict:
-    """Tell a client what was decided for its synthesis."""
-    return RecordDict({CONFIG: _order_config(order)})
+def order_request(order: Order, generator: ArrayRecord | None = None) -> RecordDict:
+    """Tell a client what was decided for its synthesis, and hand it the generator if it is new."""
+    content = RecordDict({CONFIG: _order_config(order)})
+    if generator:
+        content[GENERATOR_FILES] = generator
+    return content
+
+
+def hand_out_request(digest: str, generator: ArrayRecord) -> RecordDict:
+    """Hand out the generator that the clients have trained."""
+    return RecordDict({CONFIG: ConfigRecord({GENERATOR: digest}), GENERATOR_FILES: generator})
+
+
+def hand_out_answer(client: Client, checked: int, copies: int) -> MetricRecord:
+    """Answer with how many of its images were held against the own ones, and how many are them."""
+    return MetricRecord({"partition-id": client.partition_id, "checked": checked, "copies": copies})
 
 
 def train_request(
@@ -108,6 +125,18 @@ def train_answer(
     return metrics
 
 
+def generator_answer(client: Client, loss: float) -> MetricRecord:
+    """Answer with the number of real images and the training loss; a generator has no OUI."""
+    return MetricRecord(
+        {
+            "partition-id": client.partition_id,
+            "num-examples": len(client.indices),
+            "oui": 0.0,
+            "loss": loss,
+        }
+    )
+
+
 def evaluate_request(arrays: ArrayRecord) -> RecordDict:
     """Send the global model out to be evaluated on what a client holds out."""
     return RecordDict({ARRAYS: arrays})
@@ -126,29 +155,63 @@ def evaluate_answer(client: Client, result: Mapping[str, float]) -> MetricRecord
 
 
 def read_order(msg: Message) -> Order:
-    """Read what the server decided for this client."""
-    config = _config(msg)
-    beta, share = cast(float, config["beta"]), cast(int, config["share"])
-    return Order(float(beta), int(share), str(config[GENERATOR]))
+    """Read what the server decided for this client.
+
+    Raises
+    ------
+    PublicError
+        It is not what this version of the app sends; so do all that read a request.
+    """
+    with _understood():
+        config = _config(msg)
+        share, generator = fields.whole(config, "share"), fields.text(config, GENERATOR)
+        return Order(fields.number(config, "beta"), share, generator)
+
+
+def read_betas(msg: Message) -> list[float]:
+    """Read for which β the server wants sums; a long list would let it guess at counts."""
+    with _understood():
+        return fields.numbers(_config(msg), "betas", _MOST_BETAS)
+
+
+def read_digest(msg: Message) -> str:
+    """Read the digest of a generator that is handed out."""
+    with _understood():
+        return fields.text(_config(msg), GENERATOR)
+
+
+def read_generator_files(msg: Message) -> ArrayRecord | None:
+    """Read the generator that comes with an order; None where the client has one."""
+    return msg.content.array_records.get(GENERATOR_FILES)
 
 
 def read_generator(reply: Message) -> str:
-    """Read the digest of a prepared client's generator; empty where it needs no image."""
-    return str(reply.content.config_records.get(CONFIG, ConfigRecord()).get(GENERATOR, ""))
+    """Read the digest of a prepared client's generator; empty where it needs no image.
+
+    Raises
+    ------
+    UserError
+        It is no text.
+    """
+    config = reply.content.config_records.get(CONFIG, ConfigRecord({GENERATOR: ""}))
+    with _understood():
+        return fields.text(config, GENERATOR)
 
 
 def read_round(msg: Message) -> int:
     """Read the number of the round, from 1."""
-    return int(cast(int, _config(msg)["server-round"]))
+    with _understood():
+        return fields.whole(_config(msg), "server-round", 1)
 
 
 def read_state(msg: Message) -> Address | None:
     """Read where the client finds what it kept; None where the strategy has it keep nothing."""
-    config = _config(msg)
-    if "state-key" not in config:
-        return None
-    rounds = (int(cast(int, config[key])) for key in ("state-round", "state-checkpoint"))
-    return Address(str(config["state-key"]), *rounds)
+    with _understood():
+        config = _config(msg)
+        if "state-key" not in config:
+            return None
+        rounds = (fields.whole(config, key) for key in ("state-round", "state-checkpoint"))
+        return Address(fields.text(config, "state-key"), *rounds)
 
 
 def read_extras(msg: Message, parameters: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -162,12 +225,10 @@ def read_extras(msg: Message, parameters: Mapping[str, torch.Tensor]) -> dict[st
     record = msg.content.array_records.get(EXTRAS)
     if record is None:
         return {}
-    extras = record.to_torch_state_dict()
-    if not _fit(extras, parameters):
-        raise UserError(
-            "What the server sent beside the model does not fit the model; run the same version "
-            "of the app on every node."
-        )
+    with _understood():
+        extras = read_tensors(record)
+        if not _fit(extras, parameters):
+            raise ValueError("what comes beside the model does not fit the model")
     return {name: extras[name].to(like.device) for name, like in parameters.items()}
 
 
@@ -193,6 +254,30 @@ def reply(
     return Message(content, reply_to=msg)
 
 
+def read_tensors(record: ArrayRecord) -> dict[str, torch.Tensor]:
+    """Return arrays that came with a message as tensors.
+
+    Raises
+    ------
+    ValueError
+        One of them cannot be decoded, or is none of torch's types.
+    """
+    try:
+        return {name: torch.from_numpy(decode(array).copy()) for name, array in record.items()}
+    except TypeError as error:  # numbers that torch has no type for
+        raise ValueError(f"an array cannot be a tensor ({error})") from error
+
+
+@contextmanager
+def _understood() -> Iterator[None]:
+    try:
+        yield
+    except (KeyError, ValueError) as error:
+        raise PublicError(
+            f"A message cannot be used ({error}); run the same version of the app on every node."
+        ) from error
+
+
 def _fit(extras: Mapping[str, torch.Tensor], parameters: Mapping[str, torch.Tensor]) -> bool:
     return list(extras) == list(parameters) and all(
         extra.shape == like.shape and extra.dtype == like.dtype and bool(extra.isfinite().all())
@@ -205,4 +290,4 @@ def _order_config(order: Order) -> ConfigRecord:
 
 
 def _config(msg: Message) -> ConfigRecord:
-    return msg.content.config_records[CONFIG]
+    return msg.content.config_records.get(CONFIG, ConfigRecord())

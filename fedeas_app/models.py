@@ -124,9 +124,7 @@ class ResNet18(Classifier):
         return logits
 
 
-def chosen_layers(
-    model: Classifier, images: torch.Tensor, which: int | str
-) -> list[torch.Tensor]:
+def chosen_layers(model: Classifier, images: torch.Tensor, which: int | str) -> list[torch.Tensor]:
     """Return the pre-activations of hidden layers: 'penultimate', 'all', or the last so many."""
     if which in ("penultimate", 1):
         return [model.preactivations(images)]

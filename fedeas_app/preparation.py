@@ -1,14 +1,15 @@
 """Before round 1: every client works out what it lacks and makes it; the server adds up totals."""
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
-from flwr.app import Message
+from flwr.app import ArrayRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 
-from fedeas_app import budget, messages
+from fedeas_app import budget, fields, messages
 from fedeas_app.client import Order
 from fedeas_app.errors import UserError
 from fedeas_app.federation import ask
@@ -48,6 +49,8 @@ class Plan:
         What was decided for each partition.
     generator : str
         The digest of the generator of all clients that need one; empty where none does.
+    files : ArrayRecord
+        That generator, for clients that come later, if the server hands it out.
     """
 
     beta: float
@@ -55,6 +58,7 @@ class Plan:
     nodes: dict[int, int]
     orders: dict[int, Order]
     generator: str = ""
+    files: ArrayRecord = field(default_factory=ArrayRecord)
 
     @property
     def real(self) -> int:
@@ -79,8 +83,11 @@ class Plan:
     def admit(self, node: int, client: ClientPlan, order: Order) -> None:
         """Take in a client that came later, or put it in the place where it was before.
 
-        What was decided for a partition that is known already stays.
+        What was decided for a partition that is known already stays, and so does what it makes of
+        a total that was shared out: when it comes back it is asked before it is known.
         """
+        if known := self.orders.get(client.partition_id):
+            client = replace(client, synthetic=known.share or client.synthetic)
         others = [other for other in self.clients if other.partition_id != client.partition_id]
         self.clients = tuple(sorted([*others, client], key=lambda c: c.partition_id))
         self.nodes[client.partition_id] = node
@@ -119,6 +126,16 @@ class _Ready(NamedTuple):
     generator: str
 
 
+class Sums(NamedTuple):
+    """What one client adds up for every β asked about; `share_weight` is 0 where none is wanted."""
+
+    partition_id: int
+    num_examples: int
+    synthetic: list[float]
+    skew: list[float]
+    share_weight: int
+
+
 def prepare(
     grid: Grid,
     nodes: list[int],
@@ -146,11 +163,7 @@ def prepare(
     orders = _decide(grid, nodes, settings)
     asked = {node: replace(order, generator=generator) for node, order in orders.items()}
     ready = _ask(grid, asked, settings, on_client)
-    if len(ready) < len(nodes):
-        raise UserError(
-            f"{len(nodes)} SuperNodes hold only {len(ready)} different partitions; give each its "
-            "own partition-id."
-        )
+    _require_different_partitions(len(ready), len(nodes))
     found = _same_generator(ready)
     return Plan(
         beta=max((order.beta for order in orders.values()), default=0.0),
@@ -159,6 +172,28 @@ def prepare(
         orders={k: replace(orders[one.node], generator=found) for k, one in ready.items()},
         generator=found,
     )
+
+
+def roll_call(grid: Grid, nodes: list[int], settings: Settings) -> Plan:
+    """Return who is there and how many real images each has, before anything is decided."""
+    answers = _outlook(grid, nodes, settings, [0.0])
+    present = {sums.partition_id: node for node, sums in answers.items()}
+    _require_different_partitions(len(present), len(nodes))
+    clients = tuple(undecided(sums) for sums in answers.values())
+    return Plan(0.0, clients, present, dict.fromkeys(present, Order()))
+
+
+def undecided(sums: Sums) -> ClientPlan:
+    """Return a client of which nothing is known yet but how many real images it has."""
+    return ClientPlan(sums.partition_id, sums.num_examples, 0, 0, 0.0, 0.0, 0.0)
+
+
+def _require_different_partitions(found: int, nodes: int) -> None:
+    if found < nodes:
+        raise UserError(
+            f"{nodes} SuperNodes hold only {found} different partitions; give each its own "
+            "partition-id."
+        )
 
 
 def _ask(
@@ -209,8 +244,8 @@ def _decide(grid: Grid, nodes: list[int], settings: Settings) -> dict[int, Order
     if settings.policy not in budget.TOTAL_POLICIES:
         return dict.fromkeys(nodes, Order(beta=beta))
     answers = _outlook(grid, nodes, settings, [beta])
-    total = sum(_list(answer, "synthetic")[0] for answer in answers.values())
-    weights = [int(_metric(answer, "share-weight")) for answer in answers.values()]
+    total = sum(answer.synthetic[0] for answer in answers.values())
+    weights = [answer.share_weight for answer in answers.values()]
     try:
         shares = budget.client_shares(int(total), weights)
     except ValueError as error:
@@ -228,9 +263,9 @@ def _choose_beta(grid: Grid, nodes: list[int], settings: Settings) -> float:
         ahead = (first + 2 * step for step in range(_BETAS_AT_A_TIME))
         block = [value for value in ahead if value <= budget.MAX_AUTO_BETA]
         answers = _outlook(grid, nodes, settings, [0.0, *block])
-        real = sum(int(_metric(answer, "num-examples")) for answer in answers.values())
-        made = np.sum([_list(answer, "synthetic") for answer in answers.values()], axis=0)
-        skew = np.sum([_list(answer, "skew") for answer in answers.values()], axis=0)
+        real = sum(answer.num_examples for answer in answers.values())
+        made = np.sum([answer.synthetic for answer in answers.values()], axis=0)
+        skew = np.sum([answer.skew for answer in answers.values()], axis=0)
         if skew[0] == 0:
             return 2.0  # nothing to remove: every β generates nothing
         score = skew / (real + made)
@@ -249,11 +284,34 @@ def _undecided(removed: list[float], share: list[float]) -> bool:
 
 def _outlook(
     grid: Grid, nodes: list[int], settings: Settings, betas: list[float]
-) -> dict[int, Message]:
+) -> dict[int, Sums]:
     """Ask every client for its sums; answers in order of partition, as node ids are random."""
     requests = {node: messages.outlook_request(betas) for node in nodes}
-    answers = ask(grid, requests, messages.OUTLOOK, settings.prepare_timeout)
-    return dict(sorted(answers, key=lambda answer: _metric(answer[1], "partition-id")))
+    replies = ask(grid, requests, messages.OUTLOOK, settings.prepare_timeout)
+    answers = [(node, read_sums(reply, len(betas))) for node, reply in replies]
+    return dict(sorted(answers, key=lambda answer: answer[1].partition_id))
+
+
+def read_sums(reply: Message, count: int) -> Sums:
+    """Read a client's sums, one for each of so many β.
+
+    Raises
+    ------
+    UserError
+        They are not what this version of the app sends.
+    """
+    metrics = _metrics(reply)
+    with _understood(messages.OUTLOOK):
+        sums = Sums(
+            fields.whole(metrics, "partition-id"),
+            fields.whole(metrics, "num-examples"),
+            fields.numbers(metrics, "synthetic", count),
+            fields.numbers(metrics, "skew", count),
+            fields.whole(metrics, "share-weight") if "share-weight" in metrics else 0,
+        )
+        if len(sums.synthetic) < count or len(sums.skew) < count:
+            raise ValueError(f"it holds fewer than {count} sums")
+    return sums
 
 
 def read_client(reply: Message) -> ClientPlan:
@@ -264,29 +322,32 @@ def read_client(reply: Message) -> ClientPlan:
     UserError
         It is not what this version of the app sends.
     """
-    try:
+    metrics = _metrics(reply)
+    with _understood(messages.PREPARE):
         return ClientPlan(
-            partition_id=int(_metric(reply, "partition-id")),
-            num_examples=int(_metric(reply, "num-examples")),
-            synthetic=int(_metric(reply, "synthetic")),
-            made=int(_metric(reply, "made")),
-            imbalance_before=float(_metric(reply, "imbalance-before")),
-            imbalance_after=float(_metric(reply, "imbalance-after")),
-            seconds=float(_metric(reply, "seconds")),
+            partition_id=fields.whole(metrics, "partition-id"),
+            num_examples=fields.whole(metrics, "num-examples"),
+            synthetic=fields.whole(metrics, "synthetic"),
+            made=fields.whole(metrics, "made"),
+            imbalance_before=fields.number(metrics, "imbalance-before"),
+            imbalance_after=fields.number(metrics, "imbalance-after"),
+            seconds=fields.number(metrics, "seconds"),
         )
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
+
+
+def _metrics(reply: Message) -> MetricRecord:
+    return reply.content.metric_records.get(messages.METRICS, MetricRecord())
+
+
+@contextmanager
+def _understood(kind: str) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
         raise UserError(
-            f"A client's answer to {messages.PREPARE} cannot be used ({error!r}); run the same "
-            "version of the app on every node."
+            f"A client's answer to {kind} cannot be used ({error}); run the same version of the "
+            "app on every node."
         ) from error
-
-
-def _metric(reply: Message, key: str) -> float:
-    return cast(float, reply.content.metric_records[messages.METRICS][key])
-
-
-def _list(reply: Message, key: str) -> list[float]:
-    return cast(list[float], reply.content.metric_records[messages.METRICS][key])
 
 
 def _mean(weighted: list[tuple[int, float]]) -> float:

@@ -16,6 +16,11 @@ MARK = "FEDEAS_LAUNCH"
 STOP_TIMEOUT = 10.0  # seconds for processes to end before they are killed
 
 
+def cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def end(mark: str) -> None:
     """End every process that carries a mark, whoever its parent is by now."""
     processes = _marked(mark)

@@ -1,17 +1,21 @@
 """The run configuration: the one place that knows the keys, their types and their limits."""
 
 import math
-import tomllib
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from fedeas_app.clipping import OFF
 from fedeas_app.errors import UserError
+from fedeas_app.reading import parse_toml, read_text
 
 AUTO: Literal["auto"] = "auto"
+_MOST = 10**9  # of anything that is counted; Flower carries no more than 64 bits
 OWN = "own"  # in the place of a dataset or a generator: each SuperNode has one of its own
+FEDERATED = "federated"  # in the place of a generator: the clients train it first
 DEVICE = r"^(auto|cpu|mps|cuda(:(0|[1-9][0-9]*))?)$"
 DEVICES_IN_WORDS = "'auto', 'cpu', 'cuda', 'cuda:' with a number, or 'mps'"
 Value = bool | int | float | str
@@ -28,6 +32,10 @@ Decay = Annotated[float, Field(ge=0, lt=1)]
 # What `own` data must be described by, and what needs a dataset that is shared.
 _DESCRIBING = ("classes", "image_size", "image_channels")
 _SHARED = ("train_samples", "noisy_fraction", "rare_fraction")
+_HIDDEN_LAYERS = {"cnn": 3, "resnet18": 9}
+_ALIKE = ("fedavg", "fedprox", "moon", "fedavgm", "fedadam", "fedyogi")
+_STEPPING = ("fedavgm", "fedadam", "fedyogi")
+_WITHOUT_WEIGHTS = ("fedmedian", "fedtrimmedavg", "krum", "multikrum")
 
 
 def kebab(name: str) -> str:
@@ -78,7 +86,9 @@ class Settings(BaseModel):
     classes: str = Field(
         "", description="the class list, names with commas; empty: the dataset's; needed with `own`"
     )
-    image_size: CountOrAll = Field(0, description="resize to this many pixels a side; 0: as stored")
+    image_size: Annotated[int, Field(ge=0, le=8000)] = Field(
+        0, description="resize to this many pixels a side; 0: as stored"
+    )
     image_channels: Literal[0, 1, 3] = Field(
         0, description="bring images to grey (1) or colour (3); 0: as stored"
     )
@@ -121,7 +131,7 @@ class Settings(BaseModel):
     # Aggregation, and the local algorithm that goes with it
     strategy: Literal[
         "fedavg", "fedprox", "scaffold", "moon", "fedalign", "fedoui", "fedoui-fedalign",
-        "fedavgm", "fedadam", "fedyogi",
+        "fedavgm", "fedadam", "fedyogi", "fedmedian", "fedtrimmedavg", "krum", "multikrum",
     ] = Field("fedoui", description="how clients train and how updates are weighed")  # fmt: skip
     weight_by: Literal["real", "total"] = Field(
         "real", description="n_k: real images, or real and synthetic"
@@ -146,17 +156,54 @@ class Settings(BaseModel):
     )
     server_decay: Decay = Field(0.99, description="β₂ of `fedadam` and `fedyogi`")
     server_tau: Positive = Field(1e-3, description="τ of `fedadam` and `fedyogi`")
-    oui_probe_size: Annotated[int, Field(ge=2)] = Field(32, description="B, the probe batch")
+    trim_fraction: Annotated[float, Field(gt=0, lt=0.5)] = Field(
+        0.2, description="share of the values that `fedtrimmedavg` cuts off at either end"
+    )
+    malicious_clients: CountOrAll = Field(
+        1, description="f, how many of a round's clients may be hostile, for `krum` and `multikrum`"
+    )
+    krum_selected: CountOrAll = Field(
+        0, description="how many updates `multikrum` averages; 0: n − f − 2 of a round's n"
+    )
+    oui_probe_size: Annotated[int, Field(ge=2, le=65_536)] = Field(
+        32, description="B, the probe batch"
+    )
     oui_epsilon: Positive = Field(1e-3, description="ε of the OUI-Beta weights")
     oui_rho: NotNegative = Field(1.0, description="ρ, the exponent of n_k")
     oui_gamma: NotNegative = Field(1.0, description="γ, the exponent of the typicality score")
 
-    oui_layers: Literal["penultimate", "all"] = Field(
-        "penultimate", description="the hidden layers over which OUI is the mean"
+    oui_layers: Count | Literal["penultimate", "all"] = Field(
+        "penultimate", description="the hidden layers over which OUI is the mean; n: the last n"
     )
     oui_window: Count = Field(1, description="rounds whose values the Beta is fitted to")
     oui_smoothing: Decay = Field(
         0.0, description="weight of a client's earlier OUI in its running mean; 0: none"
+    )
+
+    # Limits to what one client can do, or can be told from
+    max_client_weight: Fraction = Field(
+        1.0, description="no client has a larger share of a round; 1: no limit"
+    )
+    clip_norm: Positive | Literal["off", "median"] = Field(
+        OFF, description="largest norm of an update; `median`: that of the round's norms"
+    )
+    privacy: Literal["none", "central", "local"] = Field(
+        "none", description="who adds noise for differential privacy: nobody, the server, clients"
+    )
+    noise_multiplier: Positive = Field(
+        1.0, description="z: the noise's standard deviation is z times what one client can change"
+    )
+    privacy_delta: Annotated[float, Field(gt=0, lt=1)] = Field(
+        1e-5, description="δ, at which the record states ε"
+    )
+    noise_source: Literal["system", "seed"] = Field(
+        "system", description="`seed` repeats a run's noise, which then hides nothing"
+    )
+
+    # On the wire
+    compression: Literal["none", "fp16", "int8"] = Field(
+        "none",
+        description="bits of a number in a client's update: 32, 16, or 8; with error feedback",
     )
 
     # Synthesis
@@ -170,8 +217,8 @@ class Settings(BaseModel):
     generator: str = Field(
         "digits",
         min_length=1,
-        description="`digits` (shipped), a directory, a hub id, `pool`, an installed plug-in, or "
-        "`own`: each SuperNode its `generator-path`",
+        description="`digits` (shipped), a directory, a hub id, `pool`, an installed plug-in, "
+        "`federated`: the clients train it first, or `own`: each SuperNode its `generator-path`",
     )
     generator_revision: str = Field(
         "",
@@ -211,6 +258,52 @@ class Settings(BaseModel):
         0, description="images made at a time; 0: found by itself"
     )
 
+    # With `generator = "federated"`: its training
+    generator_rounds: Count = Field(60, description="rounds in which clients train the generator")
+    generator_epochs: Count = Field(
+        3, description="passes of a client over its real images in such a round"
+    )
+    generator_batch_size: Count = Field(32, description="images in a step of the generator")
+    generator_fraction: Fraction = Field(1.0, description="share of the clients in such a round")
+    generator_strategy: Literal["fedavg", "fedalign", "fedavgm", "fedadam", "fedyogi"] = Field(
+        "fedavg", description="how the clients' generators are averaged"
+    )
+    generator_mu: NotNegative = Field(
+        0.0, description="μ of FedProx's term in training the generator; 0: none"
+    )
+    generator_embeddings: Literal["average", "movers"] = Field(
+        "average",
+        description="a class's embedding is averaged over all clients, or those that moved it",
+    )
+    generator_ema: Decay = Field(
+        0.8, description="decay of the mean over rounds that is the generator; 0: the last round"
+    )
+    generator_preset: Literal["tiny", "small", "cifar"] = Field(
+        "tiny", description="size of its network"
+    )
+    generator_unshuffle: Count = Field(
+        1, description="its network sees blocks of this many pixels a side as channels"
+    )
+    generator_label_dropout: Annotated[float, Field(ge=0, le=0.9)] = Field(
+        0.0, description="share of the labels left out in its training, for `guidance-scale`"
+    )
+    generator_learning_rate: NotNegative = Field(
+        0.0, description="largest step size of its training; 0: the preset's"
+    )
+    generator_transfer: Literal["float32", "float16"] = Field(
+        "float32", description="precision at which it travels in its rounds"
+    )
+    generator_samples_every: CountOrAll = Field(
+        10, description="rounds between pictures of what it draws; 0: none"
+    )
+    generator_checked: CountOrAll = Field(
+        32, description="of its images, how many each client holds against its own; 0: none"
+    )
+    generator_max_copies: Share = Field(
+        1.0, description="largest share of copies among them; above it the run fails"
+    )
+    generator_only: bool = Field(False, description="end when the generator is trained")
+
     # Places and machines
     cache_dir: str = Field(
         "~/.cache/fedeas", min_length=1, description="decoded data and synthetic images"
@@ -239,7 +332,9 @@ class Settings(BaseModel):
         json_schema_extra={"allowed": DEVICES_IN_WORDS},
         description="`auto`, `cpu`, `cuda[:N]`, `mps`",
     )
-    threads: Count = Field(1, description="CPU threads of each client")
+    threads: Annotated[int, Field(ge=1, le=1024)] = Field(
+        1, description="CPU threads of each client"
+    )
     prepare_timeout: Positive = Field(86_400.0, description="seconds allowed for preparation")
     round_timeout: Positive = Field(3_600.0, description="seconds allowed for a round")
 
@@ -260,6 +355,13 @@ class Settings(BaseModel):
         if not isinstance(values, Mapping):
             return values
         return {key: _as_float_where_one_is_due(cls, key, value) for key, value in values.items()}
+
+    @model_validator(mode="after")
+    def _numbers_fit_where_they_go(self) -> Self:
+        for key, value in self:
+            if type(value) is int and value > _MOST and key != "seed":
+                raise ValueError(f"{kebab(key)} is {value}; at most {_MOST:,} is allowed")
+        return self
 
     @model_validator(mode="after")
     def _paths_do_not_depend_on_where_flower_runs(self) -> Self:
@@ -309,6 +411,74 @@ class Settings(BaseModel):
         return self
 
     @model_validator(mode="after")
+    def _the_model_has_as_many_hidden_layers(self) -> Self:
+        layers = _HIDDEN_LAYERS[self.model]
+        if isinstance(self.oui_layers, int) and self.oui_layers > layers:
+            raise ValueError(
+                f"oui-layers is {self.oui_layers}, but {self.model} has {layers} hidden layers; "
+                f"set it to {layers} at most, or to 'all'"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _privacy_covers_all_that_is_trained(self) -> Self:
+        if self.privacy == "none":
+            return self
+        begin = f"privacy is {self.privacy!r}"
+        if self.strategy == "scaffold":
+            raise ValueError(
+                f"{begin}, but the control variates that clients send with strategy 'scaffold' "
+                "would go without noise; take another strategy"
+            )
+        if self.privacy == "central" and self.strategy not in _ALIKE:
+            raise ValueError(
+                f"{begin}, which needs clients that weigh alike, but strategy {self.strategy!r} "
+                f"goes by what they send; take one of {_list(_ALIKE)}, or set privacy to 'local'"
+            )
+        if math.isinf(self.norm_bound):
+            raise ValueError(
+                f"{begin}, which needs updates of a fixed largest norm, but clip-norm is "
+                f"{self.clip_norm!r}; set it to a number"
+            )
+        if self.generator == FEDERATED and self.generator_embeddings == "movers":
+            raise ValueError(
+                f"{begin}, but generator-embeddings 'movers' goes by what clients send; set it to "
+                "'average'"
+            )
+        if (self.privacy, self.generator_strategy) == ("central", "fedalign"):
+            raise ValueError(
+                f"{begin}, which needs clients that weigh alike, but generator-strategy 'fedalign' "
+                "goes by what they send; take another one, or set privacy to 'local'"
+            )
+        if (self.model, self.norm) == ("resnet18", "batch"):
+            raise ValueError(
+                f"{begin}, but the batch statistics of norm 'batch' would go without noise; set "
+                "norm to 'group'"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _limits_hold_for_all_that_is_sent(self) -> Self:
+        if self.strategy == "scaffold" and self.clip_norm != OFF:
+            raise ValueError(
+                f"clip-norm is {self.clip_norm!r}, but the control variates that clients send with "
+                "strategy 'scaffold' would stay without a limit; set it to 'off', or take another "
+                "strategy"
+            )
+        if self.strategy == "scaffold" and self.max_client_weight < 1:
+            raise ValueError(
+                f"max-client-weight is {self.max_client_weight!r}, but with strategy 'scaffold' "
+                "corrections cancel only where models and variates have the same weights; set it "
+                "to 1, or take another strategy"
+            )
+        if self.strategy in _WITHOUT_WEIGHTS and self.max_client_weight < 1:
+            raise ValueError(
+                f"max-client-weight is {self.max_client_weight!r}, but strategy {self.strategy!r} "
+                "does not go by weights; set it to 1"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _strategies_do_what_their_name_says(self) -> Self:
         if self.strategy == "fedprox" and self.mu == 0:
             raise ValueError(
@@ -319,6 +489,38 @@ class Settings(BaseModel):
             raise ValueError(
                 f"proximal-mu is {self.mu!r}, but the control variates of strategy 'scaffold' "
                 "would take in the proximal term; set it to 0"
+            )
+        if self.strategy == "scaffold" and self.compression != "none":
+            raise ValueError(
+                f"compression is {self.compression!r}, but the control variates of strategy "
+                "'scaffold' are of updates as the server sees them whole; set it to 'none'"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _a_generator_of_the_clients_can_do_what_is_asked_of_it(self) -> Self:
+        if self.generator != FEDERATED:
+            if self.generator_only:
+                raise ValueError(
+                    f"generator-only is True, but the generator {self.generator!r} is not to be "
+                    f"trained; set generator to {FEDERATED!r}"
+                )
+            return self
+        if self.generator_transfer != "float32" and self.generator_strategy in _STEPPING:
+            raise ValueError(
+                f"generator-transfer is {self.generator_transfer!r}, but the server steps of "
+                f"generator-strategy {self.generator_strategy!r} need more; set it to 'float32'"
+            )
+        if self.guidance_scale not in (0, 1) and not self.generator_label_dropout:
+            raise ValueError(
+                f"guidance-scale is {self.guidance_scale:g}, which needs a generator trained with "
+                "generator-label-dropout above 0"
+            )
+        if self.generator_classes or self.sampler == "own":
+            key = "generator-classes" if self.generator_classes else "sampler 'own'"
+            raise ValueError(
+                f"{key} is for pretrained pipelines, and the generator {FEDERATED!r} is none; "
+                "leave it out"
             )
         return self
 
@@ -355,6 +557,12 @@ class Settings(BaseModel):
         return Settings.parse(self.to_flat() | changes | {"train-samples": 0})
 
     @property
+    def trains_generator(self) -> bool:
+        """Whether a run begins with the training of its generator."""
+        wanted = self.policy != "none" or self.generator_only
+        return self.generator == FEDERATED and wanted
+
+    @property
     def class_list(self) -> tuple[str, ...]:
         """The names of the classes in their order; empty where the dataset says."""
         return tuple(name.strip() for name in self.classes.split(",")) if self.classes else ()
@@ -379,6 +587,16 @@ class Settings(BaseModel):
         return self.server_learning_rate
 
     @property
+    def norm_bound(self) -> float:
+        """C, the largest norm of an update; infinite where no number is given."""
+        return math.inf if isinstance(self.clip_norm, str) else self.clip_norm
+
+    @property
+    def noise_deviation(self) -> float:
+        """z·C, the standard deviation of the noise that hides a whole update."""
+        return self.noise_multiplier * self.norm_bound
+
+    @property
     def cache_path(self) -> Path:
         """The cache directory on this machine."""
         return Path(self.cache_dir).expanduser()
@@ -398,7 +616,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         The file is missing, unreadable or not TOML.
     """
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return parse_toml(read_text(path))
     except OSError as error:
         raise UserError(f"The configuration {path} cannot be read: {error.strerror}.") from error
     except ValueError as error:  # not UTF-8, not TOML, or a number of thousands of digits
@@ -406,14 +624,18 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def _as_float_where_one_is_due(cls: type[Settings], key: str, value: Any) -> Any:
-    field = cls.model_fields.get(key.replace("-", "_"))
-    takes_float = field is not None and "float" in str(field.annotation)
-    if not takes_float or type(value) is not int:
+    if type(value) is not int or key not in _taking_floats(cls):
         return value
     try:
         return float(value)
     except OverflowError:  # more than a float holds: the limits refuse infinity
         return math.inf if value > 0 else -math.inf
+
+
+@cache
+def _taking_floats(cls: type[Settings]) -> frozenset[str]:
+    fields = cls.model_fields.items()
+    return frozenset(kebab(name) for name, field in fields if "float" in str(field.annotation))
 
 
 def explain(error: ValidationError, model: type[BaseModel]) -> list[str]:
@@ -449,8 +671,14 @@ def _list(names: Sequence[str]) -> str:
 
 def allowed(key: str, model: type[BaseModel] = Settings) -> str:
     """Say in words which values a key takes, from its schema."""
-    schema = model.model_json_schema(by_alias=True)["properties"][key]
+    schema = _schema(model)[key]
     return " or ".join(_words(part) for part in schema.get("anyOf", [schema]))
+
+
+@cache
+def _schema(model: type[BaseModel]) -> Mapping[str, Any]:
+    properties: Mapping[str, Any] = model.model_json_schema(by_alias=True)["properties"]
+    return properties
 
 
 def _words(schema: Mapping[str, Any]) -> str:

@@ -17,9 +17,12 @@ from fedeas_app.data import (
 from fedeas_app.devices import resolve_device
 from fedeas_app.errors import UserError
 from fedeas_app.generators import at_float32, open_generator, require_fit
+from fedeas_app.generators.federated.options import require_trainable
 from fedeas_app.models import Classifier, make_model
 from fedeas_app.runs.manifest import describe
-from fedeas_app.settings import OWN, Settings
+from fedeas_app.settings import FEDERATED, OWN, Settings
+
+_NOT_THE_SERVERS = (OWN, FEDERATED)  # generators that it does not have when a run begins
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,9 @@ def require_generator(settings: Settings) -> None:
     ------
     UserError
     """
-    if settings.policy == "none" or settings.generator == OWN:
+    if settings.trains_generator:
+        require_trainable(settings, classes_and_shape(settings)[1])
+    if settings.policy == "none" or settings.generator in _NOT_THE_SERVERS:
         return
     require_fit(open_generator(settings), *classes_and_shape(settings))
     wanted, found = settings.generator_digest, _digest(settings)
@@ -90,7 +95,9 @@ def required_digest(settings: Settings) -> str:
     """Return the digest that all clients' generators must have; empty: the server has none."""
     if settings.policy == "none":
         return ""
-    return settings.generator_digest or ("" if settings.generator == OWN else _digest(settings))
+    if settings.generator_digest or settings.generator in _NOT_THE_SERVERS:
+        return settings.generator_digest
+    return _digest(settings)
 
 
 def _data(settings: Settings, num_clients: int) -> tuple[Split | None, Split | None, str]:

@@ -257,7 +257,7 @@ def test_oui_of_all_layers_is_their_mean(configure):
 
 
 def test_oui_of_the_last_layers_is_their_mean(configure):
-    value, recorder = probe(configure(oui_probe_size=9, oui_layers=2), 1)
+    value, _ = probe(configure(oui_probe_size=9, oui_layers=2), 1)
     both, _ = probe(configure(oui_probe_size=9, oui_layers="all"), 1)
     last, _ = probe(configure(oui_probe_size=9, oui_layers=1), 1)
     assert value == both  # the recorder has two layers

@@ -30,7 +30,7 @@ def by_hand(model, split):
     }
 
 
-@pytest.mark.parametrize("count", [1, 512, 700])  # one batch holds 512
+@pytest.mark.parametrize("count", [1, 64, 700])  # one batch holds 64
 def test_accuracy_and_loss_are_those_of_the_arrays_given(configure, count):
     split = random_split(count, (8, 8, 1))
     first = make_model(configure(seed=1), (8, 8, 1), 10)
@@ -41,6 +41,17 @@ def test_accuracy_and_loss_are_those_of_the_arrays_given(configure, count):
     assert result["accuracy"] == expected["accuracy"]
     assert result["loss"] == pytest.approx(expected["loss"], rel=1e-5)
     assert set(result) == {"accuracy", "loss"}
+
+
+@pytest.mark.parametrize("count", [0, 63, 700])
+def test_any_number_of_cores_gives_the_same_bits(configure, count):
+    split = random_split(count, (8, 8, 1))
+    arrays = ArrayRecord(make_model(configure(seed=2), (8, 8, 1), 10).state_dict())
+    results = [
+        Evaluator(make_model(configure(), (8, 8, 1), 10), split, configure(), cores)(arrays)
+        for cores in (1, 2, 5)
+    ]
+    assert results[0] == results[1] == results[2]
 
 
 def test_running_statistics_are_used_and_not_touched(configure):

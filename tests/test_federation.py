@@ -163,6 +163,52 @@ def test_replies_are_let_go_one_by_one(clock):
     assert max(left) <= 2
 
 
+class Counting(Scripted):
+    """Keeps how many messages were ever under way at a time."""
+
+    def __init__(self, clock, replies):
+        super().__init__(clock, replies)
+        self.all, self.under_way, self.most = [], set(), 0
+
+    def push_messages(self, messages):
+        ids = super().push_messages(messages)
+        self.all = self.sent = self.all + self.sent
+        self.under_way |= set(ids)
+        self.most = max(self.most, len(self.under_way))
+        return ids
+
+    def pull_messages(self, message_ids):
+        replies = super().pull_messages(message_ids)
+        self.under_way -= {reply.metadata.reply_to_message_id for reply in replies}
+        return replies
+
+
+@pytest.mark.parametrize("name", ["InMemoryGrid", "HttpGrid"])
+def test_only_in_simulation_few_messages_are_under_way_at_a_time(clock, monkeypatch, name):
+    monkeypatch.setattr(federation, "cores", lambda: 2)
+    nodes = range(10, 50)
+    grid = type(name, (Counting,), {})(clock, {node: node / 10 for node in nodes})
+    received = [node for node, _ in receive(grid, clock, nodes)]
+    assert sorted(received) == list(nodes)
+    assert [msg.metadata.dst_node_id for msg in grid.all] == list(nodes)
+    assert grid.most == (8 if name == "InMemoryGrid" else 40)
+
+
+def test_in_simulation_what_was_never_sent_is_not_waited_for_after_the_timeout(clock, monkeypatch):
+    monkeypatch.setattr(federation, "cores", lambda: 1)
+    grid = type("InMemoryGrid", (Counting,), {})(clock, {2: 1.0})
+    assert [node for node, _ in receive(grid, clock, range(2, 9), timeout=10.0)] == [2]
+    assert len(grid.all) == 5
+    assert clock.now - grid.start == pytest.approx(10.0)
+
+
+def test_refused_messages_do_not_keep_a_simulation_from_sending_the_next(clock, monkeypatch):
+    monkeypatch.setattr(federation, "cores", lambda: 1)
+    grid = type("InMemoryGrid", (Counting,), {})(clock, {9: 0.0})
+    grid.refused = set(range(2, 9))
+    assert [node for node, _ in receive(grid, clock, range(2, 10))] == [9]
+
+
 def test_everything_else_is_the_wrapped_grids(clock):
     grid = Scripted(clock, nodes=[(4, 0)])
     streaming = StreamingGrid(grid)

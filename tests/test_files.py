@@ -5,6 +5,7 @@ import os
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -226,3 +227,48 @@ def test_a_file_that_cannot_be_written_is_a_sentence(tmp_path, name, words):
 def test_a_use_that_cannot_be_recorded_is_no_error(tmp_path):
     files.stamp(tmp_path / "none")
     assert list(tmp_path.iterdir()) == []
+
+
+# --- what killed writers left behind ---
+
+LEFT = f".summary.json.{'0' * 31}a"
+
+
+def test_what_killed_writers_left_is_swept_away_and_nothing_else(tmp_path):
+    kept = [".lock", ".summary.json", "summary.json", f"x.{'0' * 32}", f".{'0' * 32}", ".a.xyz"]
+    for name in [*kept, LEFT]:
+        (tmp_path / name).touch()
+    (tmp_path / f".b.{'0' * 32}").mkdir()
+    files.sweep(tmp_path)
+    assert names(tmp_path) == sorted([*kept, f".b.{'0' * 32}"])
+
+
+def test_what_may_still_be_written_stays(tmp_path):
+    for name, age in ((LEFT, 50), (f".other.{'1' * 32}", 150)):
+        (tmp_path / name).touch()
+        then = time.time() - age
+        os.utime(tmp_path / name, (then, then))
+    files.sweep(tmp_path, 100)
+    assert names(tmp_path) == [LEFT]
+
+
+def test_a_sweep_of_nothing_is_no_error(tmp_path):
+    files.sweep(tmp_path / "none", 100)
+
+
+def test_a_build_clears_away_what_killed_ones_left_of_the_same(tmp_path):
+    mine, others = tmp_path / f".a.{'0' * 32}", tmp_path / f".ab.{'0' * 32}"
+    for left in (mine, others):
+        left.mkdir()
+        (left / "half").touch()
+    files.build_directory(tmp_path / "a", lambda directory: (directory / "x").touch())
+    assert not mine.exists()
+    assert (others / "half").exists()
+
+
+def test_what_cannot_be_written_is_told(tmp_path):
+    with (
+        pytest.raises(UserError, match=r"cannot be written \(No space left\); free some space"),
+        files.told(tmp_path),
+    ):
+        raise OSError(28, "No space left")

@@ -115,3 +115,36 @@ def test_a_latecomer_makes_what_it_lacks(own, sites, fake_generator):
     client = Client(settings, 2, 1, data_path=late["data-path"])
     made = budget.allocate(client.counts, "fedeas", beta=12.0).sum()
     assert plan["clients"][2]["synthetic"] == made > 0
+
+
+class Forging(Events):
+    """Has partition 2 say another number in training than it said when it prepared."""
+
+    def __call__(self, partition, request, reply):
+        reply = super().__call__(partition, request, reply)
+        if partition == 2 and request.metadata.message_type == "train":
+            reply.content["metrics"]["num-examples"] += 1
+        return reply
+
+
+def test_a_latecomer_is_held_to_what_it_declared(own, sites):
+    late = sites.pop(2)
+    events = Forging({1: lambda grid: grid.join(900, 2, late)})
+    took_part, failed, _ = start(own(policy="none"), sites, events)
+    assert took_part == [[0, 1]] * 4
+    assert failed == [[], [], [2], [2]]
+
+
+def test_who_comes_back_still_makes_its_part_of_a_total(own, sites, fake_generator):
+    """It is asked to prepare as if it were new, and then told what was decided at first."""
+    fake_generator.class_names = NAMES
+
+    def restart(grid):
+        grid.leave(101)
+        grid.join(901, 1, sites[1])
+
+    settings = own(policy="uniform", weight_by="total", rounds=5)
+    took_part, failed, plan = start(settings, sites, Events({2: restart}))
+    assert took_part == [[0, 1, 2], [0, 2], [0, 2], [0, 1, 2], [0, 1, 2]]
+    assert failed == [[], [1], [1], [], []]
+    assert len({client["synthetic"] for client in plan["clients"]} - {0}) >= 1

@@ -10,11 +10,14 @@ from flwr.app import Context, RecordDict
 from safetensors.torch import load_file
 
 import server_app
+from fedeas_app.checkpoint import load_checkpoint
+from fedeas_app.checkpointing import Checkpoints
 from fedeas_app.errors import UserError
 from fedeas_app.runs.resuming import CHECKPOINT, lock
 from fedeas_app.strategies.registry import STRATEGIES
 
 ROUNDS = 4
+FEW = {"trim_fraction": 0.3, "malicious_clients": 0}  # what four clients allow
 TIMES = ("seconds",)
 
 
@@ -76,7 +79,7 @@ def job(configure):
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_it_is_bit_equal_to_one_that_was_never_interrupted(job, strategy):
-    keys = {"strategy": strategy, "oui_window": 2, "oui_smoothing": 0.5}
+    keys = {"strategy": strategy, "oui_window": 2, "oui_smoothing": 0.5} | FEW
     whole = start(job("whole", **keys))
     broken = broken_off(job(**keys), 3)
     assert (broken / CHECKPOINT).is_file()
@@ -92,15 +95,33 @@ def _made(directory):
     return {key: plan[key] for key in ("made", "clients")}
 
 
+@pytest.mark.parametrize("killed", [True, False])
 @pytest.mark.parametrize("strategy", ["scaffold", "moon"])
 @pytest.mark.parametrize("at", [2, 3, 4])
-def test_clients_find_the_states_of_the_checkpoint_again(job, strategy, at):
+def test_clients_find_the_states_of_the_checkpoint_again(job, monkeypatch, strategy, at, killed):
+    if killed:  # then nothing of it has its say at the end
+        monkeypatch.setattr(Checkpoints, "end", lambda checkpoints: None)
     keys = {"strategy": strategy, "checkpoint_every": 2, "fraction_train": 0.75}
     whole = start(job("whole", **keys))
     broken = broken_off(job(**keys), at, last=False)
+    kept = load_checkpoint(broken)
+    last = at - 1 if not killed else (at - 1) // 2 * 2
+    assert (kept.server_round if kept else 0) == last
     start(job(**keys, resume=True))
     equal_runs(broken, whole)
     assert not any(p.get("state-lost") for line in lines(broken)[1:] for p in line["participants"])
+
+
+@pytest.mark.parametrize("compression", ["fp16", "int8"])
+@pytest.mark.parametrize("strategy", ["fedoui", "moon"])
+def test_clients_find_what_compression_took_again(job, compression, strategy):
+    keys = {"strategy": strategy, "compression": compression}
+    whole = start(job("whole", **keys))
+    broken = broken_off(job(**keys), 3, last=False)
+    start(job(**keys, resume=True))
+    equal_runs(broken, whole)
+    participants = [p for line in lines(broken)[1:] for p in line["participants"]]
+    assert [p["state-lost"] for p in participants] == [0] * 4 * ROUNDS
 
 
 def test_it_may_be_interrupted_again_and_again(job):

@@ -363,10 +363,11 @@ OTHERS = sorted(set(STRATEGIES) - {"fedavg", "fedoui"})
 
 @pytest.mark.parametrize("strategy", OTHERS)
 def test_every_strategy_runs_and_says_what_it_weighed(configure, strategy):
-    settings = configure(strategy=strategy, rounds=2)
+    settings = configure(strategy=strategy, rounds=2, trim_fraction=0.3, malicious_clients=0)
     record = start(settings)
     details = {"fedalign": {"agreement"}, "fedoui-fedalign": {"agreement"},
-               "scaffold": {"state-lost"}, "moon": {"state-lost"}}  # fmt: skip
+               "scaffold": {"state-lost"}, "moon": {"state-lost"},
+               "krum": {"krum-score"}, "multikrum": {"krum-score"}}  # fmt: skip
     common = {"partition", "num-examples", "oui", "loss", "score", "weight", "drift"}
     for line in record.lines("rounds")[1:]:
         people = line["participants"]

@@ -54,6 +54,7 @@ WRONG = [
     ("oui-window", 0, "≥ 1"),
     ("oui-smoothing", 1.0, "≥ 0 and < 1"),
     ("oui-layers", "first", "'penultimate', 'all'"),
+    ("oui-layers", 0, "≥ 1"),
     ("proximal-mu", -0.1, "a number ≥ 0 or 'auto'"),
     ("proximal-mu", math.inf, "'auto'"),
     ("scaffold-option", "III", "'I', 'II'"),
@@ -63,6 +64,19 @@ WRONG = [
     ("server-learning-rate", 0, "a number > 0 or 'auto'"),
     ("server-momentum", 1.0, "< 1"),
     ("server-tau", 0, "> 0"),
+    ("trim-fraction", 0.5, "> 0 and < 0.5"),
+    ("trim-fraction", 0, "> 0 and < 0.5"),
+    ("malicious-clients", -1, "≥ 0"),
+    ("krum-selected", 2.0, "whole number"),
+    ("max-client-weight", 0, "> 0 and ≤ 1"),
+    ("max-client-weight", 1.5, "> 0 and ≤ 1"),
+    ("clip-norm", 0, "a number > 0 or one of 'off', 'median'"),
+    ("clip-norm", "mean", "'off', 'median'"),
+    ("privacy", "both", "'none', 'central', 'local'"),
+    ("noise-multiplier", 0, "> 0"),
+    ("privacy-delta", 0, "> 0 and < 1"),
+    ("privacy-delta", 1.0, "> 0 and < 1"),
+    ("noise-source", "os", "'system', 'seed'"),
     ("noisy-fraction", 1.1, "≥ 0 and ≤ 1"),
     ("noise-rate", -0.1, "≥ 0 and ≤ 1"),
     ("rare-cap", 0, "≥ 1"),
@@ -123,6 +137,20 @@ def test_an_unknown_key_suggests_the_nearest(key, near):
     text = message({key: 1})
     assert f"Unknown key {key!r}" in text
     assert (f"did you mean {near!r}" if near else "`fedeas keys`") in text
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "text"),
+    [
+        ("rounds", 10**10, "rounds is 10000000000; at most 1,000,000,000 is allowed"),
+        ("batch-size", 2**63, "batch-size is 9223372036854775808; at most 1,000,000,000"),
+        ("image-size", 8001, "image-size is 8001; a whole number ≥ 0 and ≤ 8000"),
+        ("oui-probe-size", 10**6, "≥ 2 and ≤ 65536"),
+        ("threads", 2000, "≥ 1 and ≤ 1024"),
+    ],
+)
+def test_numbers_that_nothing_could_hold_are_refused(key, value, text):
+    assert text in message({key: value})
 
 
 def test_whole_numbers_are_fine_where_a_number_is_due():
@@ -192,12 +220,46 @@ def test_the_proximal_term_is_fedproxs_own_and_an_option_elsewhere(values, mu):
     [
         ({"strategy": "fedprox", "proximal-mu": 0.0}, "proximal-mu is 0, which makes .* FedAvg"),
         ({"strategy": "scaffold", "proximal-mu": 0.1}, "proximal-mu is 0.1, .* set it to 0"),
+        ({"strategy": "scaffold", "compression": "int8"}, "compression is 'int8', .* to 'none'"),
+        (
+            {"privacy": "central"},
+            "privacy is 'central', .* 'fedoui' .* fedadam and fedyogi, or set",
+        ),
+        ({"privacy": "central", "strategy": "krum"}, ".*strategy 'krum' goes by what they send"),
+        ({"privacy": "local"}, "privacy is 'local', .* clip-norm is 'off'; set it to a number"),
+        ({"privacy": "local", "clip-norm": "median"}, ".*but clip-norm is 'median'"),
+        ({"privacy": "local", "clip-norm": 1, "strategy": "scaffold"}, ".*would go without noise"),
+        (
+            {
+                "privacy": "local",
+                "clip-norm": 1,
+                "generator": "federated",
+                "generator-embeddings": "movers",
+            },
+            ".*set it to 'average'",
+        ),
+        (
+            {"privacy": "local", "clip-norm": 1, "model": "resnet18", "norm": "batch"},
+            ".*batch statistics .* set norm to 'group'",
+        ),
+        ({"strategy": "scaffold", "clip-norm": 1.0}, "clip-norm is 1.0, .* without a limit"),
+        ({"strategy": "scaffold", "clip-norm": "median"}, "clip-norm is 'median', but"),
+        ({"strategy": "krum", "max-client-weight": 0.3}, "max-client-weight is 0.3, .*'krum'"),
+        ({"strategy": "scaffold", "max-client-weight": 0.3}, "max-client-weight is 0.3, .*cancel"),
+        ({"strategy": "fedmedian", "max-client-weight": 0.3}, ".*does not go by weights"),
     ],
 )
 def test_no_strategy_runs_as_another_than_its_name(values, words):
     text = message(values)
     assert re.match(words, text)
     assert text.endswith(".")
+
+
+@pytest.mark.parametrize(("model", "layers"), [("cnn", 3), ("resnet18", 9)])
+def test_oui_takes_no_more_hidden_layers_than_there_are(model, layers):
+    assert Settings.parse({"model": model, "oui-layers": layers}).oui_layers == layers
+    with pytest.raises(UserError, match=f"oui-layers is {layers + 1}, but {model} has {layers}"):
+        Settings.parse({"model": model, "oui-layers": layers + 1})
 
 
 def test_settings_cannot_be_changed():

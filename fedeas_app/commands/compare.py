@@ -1,6 +1,5 @@
 """``fedeas compare``: a grid of runs, and what it says."""
 
-import tomllib
 from collections.abc import Mapping, Sized
 from contextlib import suppress
 from dataclasses import replace
@@ -31,6 +30,7 @@ from fedeas_app.comparison.table import TextTable, tables
 from fedeas_app.comparison.writing import MARKDOWN
 from fedeas_app.errors import UserError
 from fedeas_app.files import write_text
+from fedeas_app.reading import parse_toml
 from fedeas_app.runs.reading import Run
 from fedeas_app.settings import Settings
 from fedeas_app.wording import plural
@@ -164,8 +164,8 @@ def _parse_list(text: str) -> tuple[str, list[Any]]:
     """Split ``key=value,value``, or ``key=[value, value]`` for texts with a comma in them."""
     key, equals, values = text.partition("=")
     if values.lstrip().startswith("["):
-        with suppress(tomllib.TOMLDecodeError):
-            return key.strip(), list(tomllib.loads(f"values = {values}")["values"])
+        with suppress(ValueError):
+            return key.strip(), list(parse_toml(f"values = {values}")["values"])
     pairs = [parse_override(key + equals + value, "--vary") for value in values.split(",")]
     return pairs[0][0], [value for _, value in pairs]
 

@@ -1,6 +1,5 @@
 """From a file and ``--set`` options to settings."""
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,6 +8,7 @@ import typer
 
 from fedeas_app.errors import UserError
 from fedeas_app.generators.hub import is_hub_id
+from fedeas_app.reading import parse_toml
 from fedeas_app.runs.resuming import lock, require_resumable, unlock
 from fedeas_app.settings import Settings, allowed, read_toml
 
@@ -103,7 +103,7 @@ def _refuse_nothing(key: str, value: str, option: str) -> None:
 
 def _toml_or_text(value: str) -> Any:
     try:
-        parsed = tomllib.loads(f"value = {value}")["value"]
+        parsed = parse_toml(f"value = {value}")["value"]
     except ValueError:
         return value.strip()
     # No key takes a date or a list, but a text may look like one: run-name=2025-01-31.

@@ -1,18 +1,19 @@
 """One run from start to end in simulation, and what only its starter can add to the record."""
 
-import json
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from fedeas_app.checking import check_elsewhere
 from fedeas_app.commands.launcher import Simulation, simulation
 from fedeas_app.commands.plan import label_counts
 from fedeas_app.errors import UserError
-from fedeas_app.files import make_directory, write_text
+from fedeas_app.files import make_directory, told, write_text
 from fedeas_app.forecast import Forecast, forecast
+from fedeas_app.reading import read_json
 from fedeas_app.runs.directory import (
     INTERRUPTED,
     KILLED,
@@ -70,7 +71,7 @@ def execute(settings: Settings, expected: Forecast, observe: Observe) -> dict[st
     try:
         summary = _simulate(settings, expected, observe)
     except KeyboardInterrupt:
-        mark_failed(directory, INTERRUPTED)
+        _mark_failed(directory, INTERRUPTED)
         raise
     keep_samples(settings, directory)
     return summary
@@ -84,18 +85,9 @@ def run_directory(settings: Settings) -> Path:
 def _simulate(settings: Settings, expected: Forecast, observe: Observe) -> dict[str, Any]:
     directory = run_directory(settings)
     with simulation(settings) as flower, _added(flower, directory, expected):
-        _check_generator_and_device(settings)
+        check_elsewhere(settings)  # while the SuperLink starts
         _follow(flower.submit(), directory, observe)
         return _outcome(flower, directory)
-
-
-def _check_generator_and_device(settings: Settings) -> None:
-    """Refuse what every client would refuse; torch is loaded while the SuperLink starts."""
-    from fedeas_app.devices import resolve_device
-    from fedeas_app.task import require_generator
-
-    resolve_device(settings.device)
-    require_generator(settings)
 
 
 def _follow(process: "subprocess.Popen[bytes]", directory: Path, observe: Observe) -> None:
@@ -115,13 +107,18 @@ def _outcome(flower: Simulation, directory: Path) -> dict[str, Any]:
     """
     summary = read_summary(directory)
     if summary is None or summary["status"] == RESUMING:
-        mark_failed(directory, "it did not start")
+        _mark_failed(directory, "it did not start")
         raise UserError(f"The run did not start. Flower says:\n{flower.complaints()}")
     if summary["status"] == "completed":
         return summary
-    mark_failed(directory, KILLED)
+    _mark_failed(directory, KILLED)
     reason = summary.get("reason", KILLED)
     raise UserError(f"The run failed: {reason} (log: {directory / 'flower.log'})")
+
+
+def _mark_failed(directory: Path, reason: str) -> None:
+    with suppress(OSError):  # a full disk; the run has ended all the same
+        mark_failed(directory, reason)
 
 
 @contextmanager
@@ -129,10 +126,18 @@ def _added(flower: Simulation, directory: Path, expected: Forecast) -> Iterator[
     """Keep Flower's log and the counts with the record, however the run ends."""
     try:
         yield
-    finally:
-        if directory.is_dir():
-            _keep_log(directory / "flower.log", flower.log_text())
-            _keep_counts(directory, expected)
+    except BaseException:
+        with suppress(OSError):  # a full disk is not the reason to tell of
+            _keep(flower, directory, expected)
+        raise
+    with told(directory):
+        _keep(flower, directory, expected)
+
+
+def _keep(flower: Simulation, directory: Path, expected: Forecast) -> None:
+    if directory.is_dir():
+        _keep_log(directory / "flower.log", flower.log_text())
+        _keep_counts(directory, expected)
 
 
 def _keep_log(path: Path, text: str) -> None:
@@ -145,5 +150,5 @@ def _keep_counts(directory: Path, expected: Forecast) -> None:
     """Keep how many images of each class every client has; a server is never told."""
     manifest = directory / "manifest.json"
     if manifest.is_file():  # else the run ended before it knew its data
-        classes = json.loads(manifest.read_text(encoding="utf-8"))["classes"]
+        classes = read_json(manifest)["classes"]
         write_counts(directory, ClassCounts(tuple(classes), expected.counts, expected.allocation))

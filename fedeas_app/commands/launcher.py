@@ -25,10 +25,12 @@ import tomli_w
 
 from fedeas_app.commands.configuration import app_root
 from fedeas_app.errors import UserError
-from fedeas_app.processes import MARK, Guard, end
+from fedeas_app.processes import MARK, Guard, cores, end
 from fedeas_app.settings import Settings
 
+_CLOUDS = ("169.254.169.254", "metadata.google.internal")
 START_TIMEOUT = 60.0  # seconds for the SuperLink to answer
+_NOT_OF_THE_APP = shutil.ignore_patterns("__pycache__", "bundle")
 Handler = Callable[[int, FrameType | None], None] | signal.Handlers
 _ENDING = [
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
@@ -132,15 +134,24 @@ class Simulation:
             "HF_HUB_DISABLE_TELEMETRY": "1",
             "PYTHONUNBUFFERED": "1",
         }
-        # Python prefers the lower-case name where both are set.
-        exceptions = ",".join(
-            filter(None, map(os.environ.get, ("NO_PROXY", "no_proxy"))),
-        )
-        local = ",".join(filter(None, [exceptions, "127.0.0.1", "localhost"]))
-        environment |= {"NO_PROXY": local, "no_proxy": local}
+        environment |= _proxies()
         if len(str(self._home)) < _SHORT_ENOUGH:
             environment["RAY_TMPDIR"] = str(self._home)
         return environment
+
+
+def _proxies() -> dict[str, str]:
+    """Return what keeps on this machine what belongs there.
+
+    Ray asks the addresses of clouds which of them it is in, also where its statistics are switched
+    off. A proxy for these hosts alone leads to a port where nobody listens.
+    """
+    given = ",".join(filter(None, map(os.environ.get, ("NO_PROXY", "no_proxy")))).split(",")
+    exceptions = [host for host in given if host and host.strip() not in _CLOUDS]
+    local = ",".join([*exceptions, "127.0.0.1", "localhost"])
+    nowhere = {f"http://{host}_proxy": "http://127.0.0.1:9" for host in _CLOUDS}
+    # Python prefers the lower-case name where both are set.
+    return {"NO_PROXY": local, "no_proxy": local} | nowhere
 
 
 @contextmanager
@@ -164,20 +175,20 @@ def simulation(settings: Settings) -> Iterator[Simulation]:
 
 
 def app_directory(scratch: Path) -> Path:
-    """Return the clone, or put an app directory together from an installed package.
+    """Put together the directory that Flower bundles: the app, and nothing that lies beside it.
+
+    Flower looks at every file below; a clone may hold an environment with tens of thousands.
 
     Parameters
     ----------
     scratch : Path
         A directory in which that can be done.
     """
-    root = app_root()
-    if root.name != "bundle":
-        return root
-    target = scratch / "app"
-    package = root.parent
-    shutil.copytree(root, target)
-    shutil.copytree(package, target / "fedeas_app", ignore=shutil.ignore_patterns("__pycache__"))
+    root, package, target = app_root(), Path(__file__).parents[1], scratch / "app"
+    shutil.copytree(package, target / "fedeas_app", ignore=_NOT_OF_THE_APP)
+    shutil.copytree(root / "conf", target / "conf")
+    for file in ("pyproject.toml", "LICENSE", "README.md"):
+        shutil.copy(root / file, target)
     for door in ("server_app.py", "client_app.py"):
         shutil.copy(package.parent / door, target)
     return target
@@ -185,13 +196,13 @@ def app_directory(scratch: Path) -> Path:
 
 def federation_config(settings: Settings) -> str:
     """Return Flower's simulation options: one worker for each `threads` cores, GPUs shared."""
-    cores = _cores()
-    workers = max(1, cores // settings.threads)
+    available = cores()
+    workers = max(1, available // settings.threads)
     options: dict[str, str | int | float] = {
         "num-supernodes": int(settings.num_clients),
-        "client-resources-num-cpus": min(settings.threads, cores),
+        "client-resources-num-cpus": min(settings.threads, available),
         "client-resources-num-gpus": _gpu_share(settings, workers),
-        "init-args-num-cpus": cores,
+        "init-args-num-cpus": available,
         "init-args-logging-level": '"ERROR"',
         "init-args-log-to-driver": "false",
     }
@@ -206,10 +217,6 @@ def _gpu_share(settings: Settings, workers: int) -> float:
 
     gpus = torch.cuda.device_count()
     return min(1.0, round(gpus / workers, 4)) if gpus else 0.0
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _free_port() -> int:

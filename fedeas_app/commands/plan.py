@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
@@ -11,11 +11,14 @@ from rich.table import Table
 
 from fedeas_app import budget
 from fedeas_app.commands.configuration import ConfigArgument, SetOption, load_settings
-from fedeas_app.commands.console import one_sentence, out
+from fedeas_app.commands.console import err, one_sentence, out
 from fedeas_app.errors import UserError
 from fedeas_app.forecast import Counts, Forecast, forecast, read_counts
 from fedeas_app.settings import AUTO, OWN, Settings
-from fedeas_app.wording import plural
+from fedeas_app.wording import duration, plural
+
+if TYPE_CHECKING:
+    from fedeas_app.generators.federated.cost import Cost
 
 _SHOWN = 40
 
@@ -37,10 +40,34 @@ def plan(
     extra = [f"beta={beta}"] if beta is not None else []
     settings = load_settings(config, [*(overrides or []), *extra])
     result = forecast(_counts(settings, counts, data_path), settings.policy, settings.beta)
+    priced = settings.trains_generator and counts is None  # a table says nothing of image sizes
+    price = _price(settings, result) if priced else None
     if as_json:
-        typer.echo(json.dumps(result.to_dict(), indent=2))
-    else:
-        show(result, _remarks(settings, data_path) if counts is None else [])
+        more = {} if price is None else {"generator": price.to_dict()}
+        typer.echo(json.dumps(result.to_dict() | more, indent=2))
+        return
+    show(result, _remarks(settings, data_path) if counts is None else [])
+    if price is not None:
+        out.print(_in_words(price, settings), soft_wrap=True)
+
+
+def _price(settings: Settings, result: Forecast) -> "Cost":
+    """Return what training the generator costs; a few steps are timed on this machine."""
+    from fedeas_app.data import classes_and_shape
+    from fedeas_app.generators.federated.cost import estimate
+
+    classes, shape = classes_and_shape(settings)
+    with err.status("timing a few steps of the generator"):
+        return estimate(settings, shape, len(classes), result.counts.sum(axis=1).tolist())
+
+
+def _in_words(price: "Cost", settings: Settings) -> str:
+    return (
+        f"The generator ({price.parameters:,} parameters) is trained first, in "
+        f"{settings.generator_rounds} rounds: {price.client_bytes / 1e6:,.0f} MB to and from each "
+        f"client; about {duration(price.longest_seconds)} at the client with the most images if "
+        f"all have this machine's speed, {duration(price.total_seconds)} for all in turn."
+    )
 
 
 def _counts(settings: Settings, counts: Path | None, data_path: Path | None) -> Counts:

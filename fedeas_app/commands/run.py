@@ -139,7 +139,13 @@ class _Bars:
         self._images = expected.synthetic
         self._run: Following | None = None
         clients = int(settings.num_clients)
-        self._making = progress.add_task("prepare", total=clients, note="starting Flower")
+        self._learning = (
+            progress.add_task("generator", total=settings.generator_rounds, note="starting Flower")
+            if settings.trains_generator
+            else None
+        )
+        note = "starting Flower" if self._learning is None else ""
+        self._making = progress.add_task("prepare", total=clients, note=note)
         self._training = progress.add_task("train", total=settings.rounds, note="", start=False)
 
     def __call__(self, directory: Path) -> None:
@@ -149,6 +155,9 @@ class _Bars:
         self._show(self._run)
 
     def _show(self, run: Following) -> None:
+        if self._learning is not None and run.generator_rounds:
+            note = "" if run.generator_loss is None else f"loss {run.generator_loss:.4f}"
+            self._progress.update(self._learning, completed=run.generator_rounds, note=note)
         if run.ready:
             note = f"{run.images:,} of {self._images:,} images ready"
             self._progress.update(self._making, completed=run.ready, note=note)
@@ -160,7 +169,7 @@ class _Bars:
 
 def _progress() -> Progress:
     return Progress(
-        TextColumn("{task.description:<8}"),
+        TextColumn("{task.description:<9}"),
         BarColumn(),
         TextColumn("{task.completed:.0f}/{task.total:.0f}"),
         TextColumn("{task.fields[note]}"),

@@ -1,11 +1,9 @@
 """A run on a SuperLink that is there already, which one of Flower's connections leads to."""
 
-import json
 import os
 import subprocess
 import tempfile
 import time
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ from fedeas_app.commands.configuration import absolute_path
 from fedeas_app.commands.console import err
 from fedeas_app.commands.launcher import app_directory, tool
 from fedeas_app.errors import UserError, first_line
+from fedeas_app.reading import parse_json, parse_toml, read_text
 from fedeas_app.settings import Settings
 
 _POLL = 5.0  # seconds between questions about a run whose log has ended
@@ -182,7 +181,7 @@ def _last_paragraph(text: str) -> str:
 
 def _json(text: str) -> dict[str, Any]:
     try:
-        answer = json.loads(text)
+        answer = parse_json(text)
     except ValueError:
         return {}
     return answer if isinstance(answer, dict) else {}
@@ -202,7 +201,7 @@ def _flower_home() -> Path:
 
 def _connections(path: Path) -> dict[str, dict[str, Any]]:
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = parse_toml(read_text(path))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:

@@ -6,7 +6,7 @@ from typing import Final
 from fedeas_app.comparison.cells import matters
 from fedeas_app.comparison.reading import Comparison
 from fedeas_app.runs.reading import Run
-from fedeas_app.settings import Value
+from fedeas_app.settings import FEDERATED, Value
 
 _IMAGES: Final = (
     "dataset", "dataset-revision", "image-column", "label-column", "classes", "image-size",
@@ -69,7 +69,8 @@ def _changed(one: Run, other: Run) -> set[str]:
 
 def _generators(runs: Sequence[Run]) -> Iterator[str]:
     """Compare generators over seeds too, as they do not depend on one."""
-    for group in _grouped([run for run in runs if _generator(run)], _GENERATOR):
+    shared = [run for run in runs if _generator(run) and run.settings.generator != FEDERATED]
+    for group in _grouped(shared, _GENERATOR):
         odd = [run for run in group if _generator(run) != _generator(group[0])]
         if odd:
             why = "though they are to have the same generator"

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -17,6 +17,7 @@ from fedeas_app.wording import plural
 PLACES: Final = (
     "output-dir", "run-name", "cache-dir", "cache-limit-gb", "tracker", "prepare-timeout",
     "round-timeout", "max-failed-rounds", "checkpoint-every", "resume",
+    "generator-samples-every",
 )  # fmt: skip
 _SHOWN = 3
 _WITH_OUI = ("fedoui", "fedoui-fedalign")
@@ -141,6 +142,10 @@ def _simulated(settings: Settings) -> Settings:
             f"dataset is {OWN!r}, but a comparison runs in simulation, where there are no "
             "SuperNodes with data of their own; name a dataset."
         )
+    if settings.generator_only:
+        raise UserError(
+            "generator-only is true, but a comparison is of the rounds after it; leave it out."
+        )
     return settings
 
 
@@ -208,6 +213,22 @@ def _with_pool(settings: Settings) -> bool:
     return _with_synthesis(settings) and settings.generator == POOL
 
 
+def _with_training(settings: Settings) -> bool:
+    return settings.trains_generator
+
+
+def _with_privacy(settings: Settings) -> bool:
+    return settings.privacy != "none"
+
+
+def _rule_of(allowed: Collection[str]) -> Callable[[Settings], bool]:
+    """Ask for the strategy, be it that of the generator."""
+    return lambda settings: (
+        settings.strategy in allowed
+        or (settings.trains_generator and settings.generator_strategy in allowed)
+    )
+
+
 _COME_TO: Final[dict[str, Callable[[Settings], float]]] = {
     "proximal-mu": lambda settings: settings.mu,
     "server-learning-rate": lambda settings: settings.server_step,
@@ -222,11 +243,17 @@ _MATTERS: Final[dict[str, Callable[[Settings], bool]]] = {
     "scaffold-weights": _only("strategy", ["scaffold"]),
     "moon-mu": _only("strategy", ["moon"]),
     "moon-temperature": _only("strategy", ["moon"]),
-    "align-epsilon": _only("strategy", _WITH_AGREEMENT),
-    "server-learning-rate": _only("strategy", _WITH_SERVER_STEP),
-    "server-momentum": _only("strategy", _WITH_SERVER_STEP),
-    "server-decay": _only("strategy", _WITH_SECOND_MOMENT),
-    "server-tau": _only("strategy", _WITH_SECOND_MOMENT),
+    "align-epsilon": _rule_of(_WITH_AGREEMENT),
+    "server-learning-rate": _rule_of(_WITH_SERVER_STEP),
+    "server-momentum": _rule_of(_WITH_SERVER_STEP),
+    "server-decay": _rule_of(_WITH_SECOND_MOMENT),
+    "server-tau": _rule_of(_WITH_SECOND_MOMENT),
+    "trim-fraction": _rule_of(["fedtrimmedavg"]),
+    "malicious-clients": _rule_of(["krum", "multikrum"]),
+    "krum-selected": _rule_of(["multikrum"]),
+    "noise-multiplier": _with_privacy,
+    "privacy-delta": _with_privacy,
+    "noise-source": _with_privacy,
     "oui-epsilon": _only("strategy", _WITH_OUI),
     "oui-rho": _only("strategy", _WITH_OUI),
     "oui-gamma": _only("strategy", _WITH_OUI),
@@ -251,4 +278,13 @@ _MATTERS: Final[dict[str, Callable[[Settings], bool]]] = {
         "generation-batch-size",
     ),
     _with_generator,
+) | dict.fromkeys(
+    (
+        "generator-rounds", "generator-epochs", "generator-batch-size", "generator-fraction",
+        "generator-strategy", "generator-mu", "generator-embeddings", "generator-ema",
+        "generator-preset", "generator-unshuffle", "generator-label-dropout",
+        "generator-learning-rate", "generator-transfer", "generator-checked",
+        "generator-max-copies",
+    ),
+    _with_training,
 )  # fmt: skip

@@ -1,6 +1,5 @@
 """What is to be compared, as the user writes it: what all cells share, and what is varied."""
 
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -10,6 +9,7 @@ from typing import Any
 import tomli_w
 
 from fedeas_app.errors import UserError
+from fedeas_app.reading import parse_toml, read_text
 
 Values = Mapping[str, Any]
 Block = Mapping[str, Sequence[Any]]
@@ -121,7 +121,7 @@ def read_grid(path: Path) -> Grid:
         Names what stands there and what may.
     """
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = parse_toml(read_text(path))
     except OSError as error:
         raise UserError(f"The grid {path} cannot be read: {error.strerror}.") from error
     except ValueError as error:

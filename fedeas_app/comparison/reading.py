@@ -10,13 +10,13 @@
 ``cells/NAME`` is the directory of an ordinary run.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fedeas_app.errors import UserError
+from fedeas_app.reading import is_inside, read_json
 from fedeas_app.runs.directory import INTERRUPTED
 from fedeas_app.runs.reading import Run, is_run, read_run
 from fedeas_app.settings import Value
@@ -109,7 +109,7 @@ def read_comparison(directory: Path) -> Comparison:
     if not is_comparison(directory):
         raise UserError(f"{directory} is not a comparison's directory: no {INDEX}.")
     try:
-        return _comparison(directory, json.loads((directory / INDEX).read_text(encoding="utf-8")))
+        return _comparison(directory, read_json(directory / INDEX))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(
             f"The comparison in {directory} cannot be read ({error!r}); fedeas compare writes its "
@@ -118,6 +118,7 @@ def read_comparison(directory: Path) -> Comparison:
 
 
 def _comparison(directory: Path, index: Mapping[str, Any]) -> Comparison:
+    _check(index)
     arms: list[Arm] = []
     failed: list[FailedCell] = []
     waiting = 0
@@ -137,6 +138,29 @@ def _comparison(directory: Path, index: Mapping[str, Any]) -> Comparison:
     )
 
 
+def _check(index: Mapping[str, Any]) -> None:
+    """Refuse an index whose values are not what others rely on."""
+    texts = [index["varied"], list(index["failed"].values())]
+    for arm in index["arms"]:
+        if not isinstance(arm["values"], dict):
+            raise TypeError(f"values is {arm['values']!r}, not a table")
+        texts += [[arm["label"]], [] if arm["baseline"] is None else [arm["baseline"]]]
+        for cell in arm["cells"]:
+            _check_cell(cell)
+    texts.append([] if index["baseline"] is None else [index["baseline"]])
+    if not all(isinstance(text, str) for some in texts for text in some):
+        raise TypeError("it holds something else in the place of a text")
+    if index["target"] is not None and type(index["target"]) not in (int, float):
+        raise TypeError(f"target is {index['target']!r}, not a number")
+
+
+def _check_cell(cell: Mapping[str, Any]) -> None:
+    if not is_inside(cell["name"]) or "/" in cell["name"]:
+        raise ValueError(f"{cell['name']!r} is no name of a cell")
+    if type(cell["seed"]) is not int:
+        raise TypeError(f"seed is {cell['seed']!r}, not a whole number")
+
+
 def _cells(
     directory: Path, arm: Mapping[str, Any], reasons: Mapping[str, str]
 ) -> tuple[list[Run], list[FailedCell]]:
@@ -147,7 +171,7 @@ def _cells(
         if isinstance(found, Run):
             runs.append(found)
         elif found is not None:
-            failed.append(FailedCell(cell["name"], arm["label"], int(cell["seed"]), found))
+            failed.append(FailedCell(cell["name"], arm["label"], cell["seed"], found))
     return runs, failed
 
 

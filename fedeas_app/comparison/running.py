@@ -13,7 +13,7 @@ from fedeas_app.comparison.design import Design
 from fedeas_app.comparison.reading import GRID, Comparison, is_comparison, read_comparison
 from fedeas_app.comparison.writing import write_comparison
 from fedeas_app.errors import UserError, first_line
-from fedeas_app.files import make_directory
+from fedeas_app.files import make_directory, sweep
 from fedeas_app.runs.directory import INTERRUPTED, KILLED, read_summary
 from fedeas_app.runs.reading import Run, read_run
 from fedeas_app.runs.resuming import CHECKPOINT, require_resumable
@@ -50,6 +50,7 @@ def alone_in(directory: Path) -> Iterator[None]:
         )
     try:
         with FileLock(directory / _LOCK, timeout=0):
+            sweep(directory)
             yield
     except Timeout:
         raise UserError(

@@ -20,6 +20,7 @@ NamedImage = tuple[str, Encoded]
 
 # Larger images are a mistake, or an attack: a few kilobytes can unpack to gigabytes.
 MAX_PIXELS = 64_000_000
+_PIECE = 2**20  # pixels
 
 
 class Layout(NamedTuple):
@@ -102,6 +103,8 @@ def open_image(name: str, encoded: Encoded) -> "Image.Image":
 
     if encoded is None:
         raise UserError(f"Image {name} is empty; remove that row or give it an image.")
+    if isinstance(encoded, Path) and not encoded.is_file():  # a pipe would never end
+        raise UserError(f"Image {name} is no file; remove it.")
     try:
         image = _open(encoded)
         if image.width * image.height <= MAX_PIXELS:
@@ -155,14 +158,22 @@ def _layout(first: "Image.Image", size: int, channels: int) -> Layout:
     return Layout(mode, width, height, resize=size > 0, to_grey=channels == 1)
 
 
+def _narrow(wide: NDArray[np.integer]) -> NDArray[np.uint8]:
+    """Bring 16 bits to 8, rounded; in pieces, as wider numbers would take gigabytes."""
+    flat, narrow = np.ravel(wide), np.empty(wide.size, np.uint8)
+    for start in range(0, len(flat), _PIECE):
+        piece = slice(start, start + _PIECE)
+        narrow[piece] = (flat[piece].clip(0, 65_535).astype(np.uint32) + 128) // 257
+    return narrow.reshape(wide.shape)
+
+
 def _to_mode(name: str, image: "Image.Image", layout: Layout) -> "Image.Image":
     from PIL import Image
 
     if image.mode == "F":
         raise UserError(f"Image {name} holds fractions; store its values with 8 or 16 bits.")
     if image.mode.startswith("I"):  # 16 bits; Pillow's own conversion would cut off above 255
-        wide = np.asarray(image).astype(np.float64).clip(0, 65_535)
-        image = Image.fromarray(np.rint(wide / 257).astype(np.uint8))
+        image = Image.fromarray(_narrow(np.asarray(image)))
     unexpected = layout.mode == "L" and image.mode != "L" and not layout.to_grey
     if unexpected and _is_coloured(image):
         raise UserError(

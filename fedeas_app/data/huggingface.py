@@ -111,20 +111,32 @@ def to_source(splits: dict[str, "Dataset"], settings: Settings) -> Source:
     features = splits["train"].features
     image = columns.image_column(features, settings.image_column)
     label = columns.label_column(features, settings.label_column)
-    tables = {name: _table(name, split, image, label) for name, split in splits.items()}
+    root = _root(settings)
+    tables = {name: _table(name, split, image, label, root) for name, split in splits.items()}
     declared = getattr(features[label], "names", None)
     names = None if declared is None else tuple(declared)
     return Source(tables["train"], tables.get("test"), names)
 
 
-def _table(split: str, dataset: "Dataset", image: str, label: str) -> Table:
+def _root(settings: Settings) -> Path:
+    """Return the directory in which files that a row names may lie."""
+    local = Path(settings.dataset).expanduser()
+    if local.exists() and settings.dataset.startswith(("/", ".", "~")):
+        return local.resolve()
+    import datasets
+
+    return Path(datasets.config.HF_CACHE_HOME).expanduser().resolve()
+
+
+def _table(split: str, dataset: "Dataset", image: str, label: str, root: Path) -> Table:
     missing = {image, label} - set(dataset.features)
     if missing:
         raise UserError(
             f"The {split} split lacks the column {sorted(missing)[0]!r} of the training split; "
             f"it has {', '.join(map(repr, dataset.features))}."
         )
-    return Table(_raw_labels(split, dataset, label), partial(_column_images, dataset, image))
+    images = partial(_column_images, dataset, image, root)
+    return Table(_raw_labels(split, dataset, label), images)
 
 
 def _raw_labels(split: str, dataset: "Dataset", label: str) -> NDArray[Any]:
@@ -141,7 +153,7 @@ def _raw_labels(split: str, dataset: "Dataset", label: str) -> NDArray[Any]:
 
 
 def _column_images(
-    dataset: "Dataset", column: str, rows: NDArray[np.int64]
+    dataset: "Dataset", column: str, root: Path, rows: NDArray[np.int64]
 ) -> Iterator[NamedImage]:
     import datasets
 
@@ -150,15 +162,24 @@ def _column_images(
     names = (f"{row} of column {column!r}" for row in rows)
     for batch in encoded.select(rows).iter(batch_size=_ROWS_AT_A_TIME):
         for value in batch[column]:
-            yield next(names), _encoded(value)
+            name = next(names)
+            yield name, _encoded(name, value, root)
 
 
-def _encoded(value: Mapping[str, Any] | None) -> Encoded:
+def _encoded(name: str, value: Mapping[str, Any] | None, root: Path) -> Encoded:
     if value is None:
         return None
     if value.get("bytes") is not None:
         return bytes(value["bytes"])
-    return Path(value["path"]) if value.get("path") else None
+    if not value.get("path"):
+        return None
+    path = Path(value["path"]).resolve()
+    if not path.is_relative_to(root):  # anybody may have written the table
+        raise UserError(
+            f"Image {name} is the file {path}, which lies outside of {root}; store the images "
+            "themselves in the table."
+        )
+    return path
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from fedeas_app.errors import UserError
 
 _UNSIGNED_BYTE = 8
 _MAX_BYTES = 2**32  # a header is easily forged: nobody's images are larger in this format
+_GZIP_FACTOR = 1032  # no byte of it unpacks to more
 _IMAGES, _LABELS = "-images-idx3-ubyte", "-labels-idx1-ubyte"
 _TRAIN, _TEST = "train", "t10k"
 
@@ -52,7 +53,7 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
         with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as stream:
             shape = _shape(path, stream.read(4), stream.read)
             size = math.prod(shape)
-            data = stream.read(size + 1)
+            data = stream.read(min(size, _most_bytes(path)) + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise UserError(f"The IDX file {path} cannot be read ({error}); fetch it again.") from error
     if len(data) != size:
@@ -61,6 +62,11 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
             f"The IDX file {path} holds {held} bytes than its header says; fetch it again."
         )
     return np.frombuffer(data, np.uint8).reshape(shape)
+
+
+def _most_bytes(path: Path) -> int:
+    """Return what a file can hold at most, so that no header makes us ask for more memory."""
+    return path.stat().st_size * (_GZIP_FACTOR if path.suffix == ".gz" else 1)
 
 
 def _shape(path: Path, magic: bytes, read: Callable[[int], bytes]) -> tuple[int, ...]:

@@ -14,6 +14,7 @@ from fedeas_app import files
 from fedeas_app.data import partitioners
 from fedeas_app.data.partitioners import Indices
 from fedeas_app.data.scenarios import make_rare
+from fedeas_app.reading import read_array
 from fedeas_app.settings import Settings
 from fedeas_app.store import DamagedError, load_or_build
 
@@ -112,10 +113,11 @@ def _fill(directory: Path, *, labels: Indices, num_clients: int, settings: Setti
 
 def _read(directory: Path, *, num_clients: int, num_samples: int) -> list[Indices]:
     try:
-        indices = np.load(directory / "indices.npy", allow_pickle=False)
-        sizes = np.load(directory / "sizes.npy", allow_pickle=False)
+        indices, sizes = (
+            np.array(read_array(directory / f"{name}.npy")) for name in ("indices", "sizes")
+        )
         digest = (directory / "digest.txt").read_text(encoding="utf-8")
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError) as error:
         raise DamagedError(str(error)) from error
     whole = (
         indices.dtype == sizes.dtype == np.int64

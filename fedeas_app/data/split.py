@@ -3,8 +3,8 @@
 import hashlib
 import json
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +16,7 @@ from fedeas_app import files, seeds
 from fedeas_app.data import decode, sources
 from fedeas_app.data.divisions import FIFTH, Division
 from fedeas_app.errors import UserError
+from fedeas_app.reading import read_array, read_json
 from fedeas_app.settings import Settings
 from fedeas_app.store import DamagedError, load_or_build
 
@@ -32,8 +33,7 @@ class Split:
     Attributes
     ----------
     images : ndarray of uint8, shape (N, H, W, channels)
-        Read-only, 0..255; one channel (grey) or three (RGB). A memory map, unless a subset was
-        asked for.
+        Read-only, 0..255; one channel (grey) or three (RGB). A memory map.
     labels : ndarray of int64, shape (N,)
         Read-only, in [0, C).
     class_names : tuple of str, length C
@@ -63,7 +63,8 @@ def load_split(
     revision, the columns, the class list, the image size and, for local data, the size and
     modification time of each file, so changed data is decoded anew. A hub dataset without
     ``dataset-revision`` stays at the revision of its first use. Later calls neither import the
-    dataset libraries nor contact anything.
+    dataset libraries nor contact anything. A subset is a directory of its own, drawn once for all
+    processes, which would otherwise copy it for every message.
 
     Parameters
     ----------
@@ -88,11 +89,14 @@ def load_split(
         The dataset cannot be found, understood or decoded, the cache cannot be written, or more
         samples are asked for than there are.
     """
-    target = settings.cache_path / "datasets" / _key(settings, split, division)
+    key, root = _key(settings, split, division), settings.cache_path / "datasets"
+    read = partial(read_split, verify=verify)
     fill = partial(_fill, settings=settings, split=split, division=division)
-    whole = load_or_build(target, partial(read_split, verify=verify), fill)
     wanted = settings.train_samples if split == "train" else settings.test_samples
-    return _subset(whole, wanted, settings.seed, split) if wanted else whole
+    if not wanted:
+        return load_or_build(root / key, read, fill)
+    draw = partial(_draw_subset, root / key, fill, settings=settings, split=split, wanted=wanted)
+    return load_or_build(root / _subset_key(key, wanted, settings.seed), read, draw)
 
 
 def digest(
@@ -120,11 +124,10 @@ def read_split(directory: Path, *, verify: bool) -> Split:
         The directory does not hold what was decoded.
     """
     try:
-        meta = json.loads((directory / "meta.json").read_text(encoding="utf-8"))
-        images = np.load(directory / "images.npy", mmap_mode="r", allow_pickle=False)
-        labels = np.load(directory / "labels.npy", allow_pickle=False)
-        split = _checked(images, labels, meta)
-    except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
+        meta = read_json(directory / "meta.json")
+        images, labels = (read_array(directory / f"{name}.npy") for name in ("images", "labels"))
+        split = _checked(images, np.array(labels), meta)
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise DamagedError(str(error)) from error
     if verify and digest(split.images, split.labels, split.class_names) != split.digest:
         raise DamagedError("the stored images are not those that were decoded")
@@ -156,14 +159,25 @@ def _fill(directory: Path, *, settings: Settings, split: SplitName, division: Di
             settings.image_size,
             settings.image_channels,
         )
-    np.save(directory / "labels.npy", rows.labels, allow_pickle=False)
+    _describe(directory, rows.labels, rows.class_names, settings, split)
+
+
+def _describe(
+    directory: Path,
+    labels: NDArray[np.int64],
+    class_names: tuple[str, ...],
+    settings: Settings,
+    split: SplitName,
+) -> None:
+    """Put beside the images of a directory what else makes a split of them."""
+    np.save(directory / "labels.npy", labels, allow_pickle=False)
     images = np.load(directory / "images.npy", mmap_mode="r", allow_pickle=False)
     meta = {
         "dataset": settings.dataset,
         "split": split,
         "shape": images.shape,
-        "class_names": rows.class_names,
-        "digest": digest(images, rows.labels, rows.class_names),
+        "class_names": class_names,
+        "digest": digest(images, labels, class_names),
     }
     files.write_text(directory / "meta.json", json.dumps(meta, indent=2))
 
@@ -180,19 +194,29 @@ def _checked(images: NDArray[Any], labels: NDArray[Any], meta: Mapping[str, Any]
     return Split(images, labels, names, str(meta["digest"]))
 
 
-def _subset(whole: Split, size: int, seed: int, split: SplitName) -> Split:
+def _subset_key(key: str, wanted: int, seed: int) -> str:
+    return files.sha256(json.dumps([key, "subset", wanted, seed]).encode())
+
+
+def _draw_subset(
+    target: Path,
+    fill: Callable[[Path], None],
+    directory: Path,
+    *,
+    settings: Settings,
+    split: SplitName,
+    wanted: int,
+) -> None:
+    """Draw so many of the images of the split in ``target``, which ``fill`` makes."""
+    whole = load_or_build(target, partial(read_split, verify=True), fill)
     available = len(whole.labels)
-    if size > available:
+    if wanted > available:
         raise UserError(
-            f"{split}-samples is {size}, but the {split} set has {available} images; "
+            f"{split}-samples is {wanted}, but the {split} set has {available} images; "
             f"give at most {available}, or 0 for all."
         )
-    rng = seeds.numpy_rng("subset", split, seed)
+    rng = seeds.numpy_rng("subset", split, settings.seed)
     # In the stored order, so that the memory map is read from front to back.
-    chosen = np.sort(rng.choice(available, size, replace=False))
-    images, labels = np.asarray(whole.images[chosen]), whole.labels[chosen]
-    for array in (images, labels):
-        array.setflags(write=False)
-    return replace(
-        whole, images=images, labels=labels, digest=digest(images, labels, whole.class_names)
-    )
+    chosen = np.sort(rng.choice(available, wanted, replace=False))
+    np.save(directory / "images.npy", whole.images[chosen], allow_pickle=False)
+    _describe(directory, whole.labels[chosen], whole.class_names, settings, split)

@@ -23,8 +23,8 @@ from safetensors.numpy import load, save
 
 from fedeas_app import seeds
 from fedeas_app.errors import UserError
-from fedeas_app.files import cannot_write, sha256, stamp, write_bytes, write_text
-from fedeas_app.generators.eviction import GB, make_room
+from fedeas_app.files import cannot_write, sha256, stamp, sweep, write_bytes, write_text
+from fedeas_app.generators.eviction import GB, LIVE, make_room
 from fedeas_app.generators.protocol import Generator, Sampling
 from fedeas_app.inventory.listing import children
 
@@ -148,6 +148,7 @@ class Drawer:
     def _make(self, places: list[tuple[int, int]], on_made: OnProgress | None) -> Images:
         self._make_room(len(places))
         self._write(self._probe)
+        sweep(self.directory, LIVE)
         labels = np.array([label for label, _ in places], np.int64)
         indices = np.array([index for _, index in places], np.int64)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedeas_app.files import write_text
+from fedeas_app.reading import read_json
 from fedeas_app.settings import Settings
 
 FILE = "card.json"
@@ -108,7 +109,7 @@ def read_card(directory: Path, labels: int, channels: int) -> Card:
     if not path.exists():
         return Card()
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path)
     except (OSError, ValueError) as error:
         raise CardError(str(error)) from error
     if not isinstance(content, dict):

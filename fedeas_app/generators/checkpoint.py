@@ -12,8 +12,10 @@ from fedeas_app.devices import resolve_precision
 from fedeas_app.errors import UserError, first_line
 from fedeas_app.files import cannot_write, make_directory, write_bytes
 from fedeas_app.generators.trainer import Trainer
+from fedeas_app.reading import parse_json
 
 _FILE = "state.safetensors"
+_DAMAGE = (OSError, SafetensorError, LookupError, ValueError, TypeError, OverflowError)
 
 
 class Checkpoint:
@@ -63,10 +65,10 @@ class Checkpoint:
         try:
             with safe_open(self.path, "pt") as stored:
                 about = stored.metadata() or {}
-                self._require_own(json.loads(about.get("training", "{}")))
+                self._require_own(_table(about.get("training", "{}")))
                 arrays = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 - no mapping
                 self._trainer.restore(arrays, about["rest"])
-        except (OSError, SafetensorError, KeyError, ValueError, RuntimeError) as error:
+        except (*_DAMAGE, AttributeError, RuntimeError) as error:
             raise UserError(
                 f"The checkpoint {self.path} is damaged ({first_line(error)}); remove "
                 f"{self.path.parent} to begin anew."
@@ -87,9 +89,16 @@ def step_of(place: Path) -> int:
     """Return the steps that the checkpoint of an unfinished training holds; 0: there is none."""
     try:
         with safe_open(place / _FILE, "pt") as stored:
-            return int(json.loads(stored.metadata()["rest"])["step"])
-    except (OSError, SafetensorError, KeyError, ValueError, TypeError):
+            return int(parse_json(stored.metadata()["rest"])["step"])
+    except _DAMAGE:
         return 0
+
+
+def _table(text: str) -> dict[str, Any]:
+    content = parse_json(text)
+    if not isinstance(content, dict):
+        raise TypeError("it holds no table")
+    return content
 
 
 def diverged(step: int) -> UserError:

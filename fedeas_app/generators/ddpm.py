@@ -38,10 +38,12 @@ from fedeas_app.generators.sampling import (
     to_pixels,
 )
 from fedeas_app.generators.schedulers import TooManyStepsError, describe_scheduler
+from fedeas_app.reading import read_json
 
 if TYPE_CHECKING:
     from diffusers import UNet2DModel
 
+_MOST_TIMESTEPS = 100_000
 _WEIGHTS = "unet/diffusion_pytorch_model.safetensors"
 
 
@@ -225,7 +227,7 @@ class Ddpm:
             )
             if report["missing_keys"]:  # diffusers would leave them without a value
                 raise ValueError(f"{report['missing_keys'][0]} is not among them")
-        except (OSError, ValueError, RuntimeError) as error:
+        except Exception as error:  # Of diffusers, safetensors, torch: any.
             raise UserError(
                 f"The weights of the generator {self.name} cannot be loaded from "
                 f"{self.directory}: {first_line(error)}"
@@ -235,7 +237,7 @@ class Ddpm:
     def _read_config(self, file: str) -> dict[str, Any]:
         path = self.directory / file
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = read_json(path)
         except (OSError, ValueError) as error:
             raise UserError(
                 f"The generator {self.name} has no readable {path}; name a shipped generator "
@@ -276,7 +278,7 @@ class Ddpm:
 
     def _check_recipe(self) -> None:
         recipe = self.recipe
-        trained = self.scheduler_config.get("num_train_timesteps", 1000)
+        trained = self._train_timesteps()
         if recipe.steps > trained:
             raise UserError(
                 f"sampler-steps is {recipe.steps}, but the generator {self.name} was trained with "
@@ -290,6 +292,17 @@ class Ddpm:
             )
         self._check_sampler(recipe)
 
+    def _train_timesteps(self) -> int:
+        """Return the steps of the training, for each of which a scheduler keeps numbers."""
+        steps = self.scheduler_config.get("num_train_timesteps", 1000)
+        if type(steps) is not int or not 1 <= steps <= _MOST_TIMESTEPS:
+            raise UserError(
+                f"The generator {self.name} says that it was trained with {steps!r} steps "
+                f"(num_train_timesteps in {self.directory}); a whole number from 1 to "
+                f"{_MOST_TIMESTEPS:,} is allowed."
+            )
+        return steps
+
     def _check_sampler(self, recipe: Recipe) -> None:
         try:
             make_sampler(self.scheduler_config, recipe)
@@ -299,7 +312,7 @@ class Ddpm:
                 f"apart with the generator {self.name}; use fewer, or 0 for "
                 f"{DEFAULT_STEPS[recipe.sampler]}."
             ) from error
-        except (NotImplementedError, ValueError, TypeError) as error:
+        except Exception as error:  # Of diffusers, numpy, torch: any.
             raise UserError(
                 f"The generator {self.name} has a scheduler that {recipe.sampler} cannot be made "
                 f"of ({first_line(error)}); use another sampler or generator."

@@ -117,7 +117,7 @@ def judge(images: Images, labels: Labels, train: Split, test: Split, settings: S
         _, of_train = look(model, train.images)
     # The distance shrinks as samples grow: the two that are compared must be of one size.
     same = min(len(synthetic), len(of_test))
-    synthetic, of_test = _evenly(synthetic, same), _evenly(of_test, same)
+    synthetic, of_test = evenly(synthetic, same), evenly(of_test, same)
     shares = recognised_by_class(labels, predicted, len(train.class_names))
     return Verdict(
         images=len(labels),
@@ -242,11 +242,37 @@ def nearest_distances(images: Images, others: Images, block: int = _BLOCK) -> Fl
     return distances
 
 
+def nearest_others(images: Images, block: int = _BLOCK) -> Floats:
+    """Return each image's distance to its nearest other one, as in `nearest_distances`.
+
+    Parameters
+    ----------
+    images : array of uint8, shape (n, ...)
+        Two at least.
+    block : int
+
+    Returns
+    -------
+    array of float, shape (n,)
+        Exactly 0 for an image that is there twice.
+    """
+    nearest = np.full(len(images), np.inf)
+    for columns in _slices(len(images), block):
+        right = _flat(images[columns])
+        for rows in _slices(len(images), block):
+            squares = _squared_distances(_flat(images[rows]), right)
+            if rows == columns:
+                np.fill_diagonal(squares, np.inf)
+            nearest[rows] = np.minimum(nearest[rows], squares.min(axis=1))
+    distances: Floats = np.sqrt(nearest) / 255
+    return distances
+
+
 def _median_nearest(images: Images, others: Images) -> float:
-    return float(np.median(nearest_distances(_evenly(images, _COMPARED), others)))
+    return float(np.median(nearest_distances(evenly(images, _COMPARED), others)))
 
 
-def _evenly(items: NDArray[Item], most: int) -> NDArray[Item]:
+def evenly(items: NDArray[Item], most: int) -> NDArray[Item]:
     """Return at most so many items, from all over: images often lie in order of class."""
     chosen = np.linspace(0, len(items) - 1, min(len(items), most)).round().astype(int)
     spread: NDArray[Item] = items[chosen]

@@ -96,7 +96,7 @@ def make_unet(
     from diffusers import UNet2DModel
 
     shape = preset_of(preset)
-    _require_divisible(image_shape, preset, unshuffle)
+    require_divisible(image_shape, preset, unshuffle)
     height, width, channels = image_shape
     return UNet2DModel(
         sample_size=(height // unshuffle, width // unshuffle),
@@ -112,7 +112,13 @@ def make_unet(
     )
 
 
-def _require_divisible(image_shape: tuple[int, int, int], preset: str, unshuffle: int) -> None:
+def require_divisible(image_shape: tuple[int, int, int], preset: str, unshuffle: int) -> None:
+    """Refuse images that a preset cannot halve as often as it has to.
+
+    Raises
+    ------
+    UserError
+    """
     height, width, _ = image_shape
     halvings = len(PRESETS[preset].block_out_channels) - 1
     multiple = unshuffle * 2**halvings
@@ -120,8 +126,8 @@ def _require_divisible(image_shape: tuple[int, int, int], preset: str, unshuffle
         folded = f" after folding blocks of {unshuffle}x{unshuffle} pixels" if unshuffle > 1 else ""
         raise UserError(
             f"The preset {preset!r} halves images {halvings} times{folded}, which {width}x{height} "
-            f"pixels do not allow; set image-size to a multiple of {multiple}, or use another "
-            f"preset ({', '.join(PRESETS)}) or another --unshuffle."
+            f"pixels do not allow; set image-size to a multiple of {multiple}, use another preset "
+            f"({', '.join(PRESETS)}), or fold other blocks (--unshuffle, generator-unshuffle)."
         )
 
 

@@ -7,7 +7,6 @@ that are missing at random values.
 
 import importlib
 import inspect
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
@@ -19,6 +18,7 @@ import torch
 
 from fedeas_app.errors import UserError, first_line
 from fedeas_app.files import file_sha256_once
+from fedeas_app.reading import read_json
 
 INDEX = "model_index.json"
 SCHEDULER = "scheduler"
@@ -27,6 +27,7 @@ _LIBRARIES = ("diffusers", "transformers")
 _ABSENT = [None, None]  # how the index says that an optional part is left out
 _READ = (".json", ".txt", ".model", ".safetensors")
 _PICKLES = (".bin", ".ckpt", ".pt", ".pth")
+_LONGEST = 100  # characters of a part's name
 _COUNTS = ("num_embeds_ada_norm", "num_class_embeds")  # what networks call their classes
 _STEERED_BY = {"generator", "num_inference_steps", "output_type"}
 
@@ -149,7 +150,7 @@ class PipelineDirectory:
     def _read(self, file: str) -> dict[str, Any]:
         path = self.root / file
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = read_json(path)
         except (OSError, ValueError) as error:
             raise self._mistake(f"has no readable {path}") from error
         if not isinstance(content, dict):
@@ -162,7 +163,7 @@ class PipelineDirectory:
             pair = isinstance(value, list) and len(value) == 2
             if part.startswith("_") or not pair or not all(isinstance(v, str) for v in value):
                 continue
-            if not part.isidentifier():
+            if not part.isidentifier() or len(part) > _LONGEST:
                 raise self._mistake(f"has a part of the name {part!r} in {INDEX}")
             yield part, (value[0], value[1])
 

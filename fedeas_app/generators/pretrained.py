@@ -7,6 +7,7 @@ to an ordinary diffusers directory.
 
 import base64
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from safetensors.torch import load, save
 
 from fedeas_app.errors import UserError
 from fedeas_app.files import file_sha256, sha256
+from fedeas_app.reading import is_inside, read_json
 from fedeas_app.store import DamagedError, load_or_build
 
 _ROOT = Path(__file__).parent / "shipped"
@@ -82,15 +84,23 @@ def require_whole(directory: Path) -> Path:
         A file is missing, changed or not readable.
     """
     try:
-        sums = json.loads((directory / _SUMS).read_text(encoding="utf-8"))
-        whole = _WEIGHTS in sums and all(
-            file_sha256(directory / file) == total for file, total in sums.items()
+        sums = read_json(directory / _SUMS)
+        whole = (
+            _WEIGHTS in sums
+            and all(map(is_inside, sums))
+            and all(file_sha256(directory / file) == total for file, total in sums.items())
         )
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise DamagedError(str(error)) from error
     if not whole:
         raise DamagedError("a file was changed after unpacking")
     return directory
+
+
+def seal(directory: Path, files: Iterable[str]) -> None:
+    """Write down the checksums that `require_whole` looks at."""
+    sums = {file: file_sha256(directory / file) for file in files}
+    (directory / _SUMS).write_text(json.dumps(sums, indent=1))
 
 
 def _read_index(source: Path) -> dict[str, Any]:
@@ -121,5 +131,4 @@ def _fill(target: Path, source: Path, index: dict[str, Any]) -> None:
         (target / file).parent.mkdir(exist_ok=True)
         (target / file).write_text(json.dumps(content, indent=2))
     (target / _WEIGHTS).write_bytes(save({k: v.float() for k, v in load(weights).items()}))
-    sums = {file: file_sha256(target / file) for file in (*index["files"], _WEIGHTS)}
-    (target / _SUMS).write_text(json.dumps(sums, indent=1))
+    seal(target, (*index["files"], _WEIGHTS))

@@ -6,7 +6,7 @@ from pathlib import Path
 from fedeas_app.errors import UserError, first_line
 from fedeas_app.generators import hub
 from fedeas_app.generators.protocol import Generator
-from fedeas_app.settings import OWN, Settings
+from fedeas_app.settings import FEDERATED, OWN, Settings
 
 # A package offers a generator with an entry point of this group: a callable that takes the
 # settings and returns a Generator.
@@ -47,8 +47,9 @@ def names_path(name: str) -> bool:
     """Tell whether a generator of that name is looked for in a directory of this machine."""
     from fedeas_app.generators import pretrained  # as below
 
-    known = name in (*pretrained.names(), POOL, OWN) or any(entry_points(group=PLUGINS, name=name))
-    return not known and not hub.is_hub_id(name)
+    if name in (*pretrained.names(), POOL, OWN, FEDERATED) or hub.is_hub_id(name):
+        return False
+    return not any(entry_points(group=PLUGINS, name=name))
 
 
 def _named(settings: Settings) -> Generator | None:
@@ -63,11 +64,30 @@ def _named(settings: Settings) -> Generator | None:
             f"generator is {OWN!r}, but this SuperNode has none; name its directory with "
             "generator-path in --node-config."
         )
+    if name == FEDERATED:
+        return _ddpm(federated_directory(settings), settings)
     if name == POOL:
         from fedeas_app.generators.pool import Pool
 
         return Pool(settings)
     return _plugin(name, settings)
+
+
+def federated_directory(settings: Settings) -> Path:
+    """Return where this machine keeps a generator that the clients trained.
+
+    Raises
+    ------
+    UserError
+        No run has said which one.
+    """
+    if not settings.generator_digest:
+        raise UserError(
+            f"generator is {FEDERATED!r}, which a run trains; for one that is trained, name its "
+            "directory: `generator` in the directory of that run."
+        )
+    short = settings.generator_digest[:16]
+    return settings.cache_path / "generators" / f"{FEDERATED}-{short}"
 
 
 def _expand(name: str) -> Path:

@@ -32,7 +32,7 @@ _WARMUP = 50
 _EMA_DECAY = 0.999
 # Decay 1 - n^-0.75 until then: what diffusers' EMAModel advises for less than a million steps.
 _EMA_POWER = 0.75
-_CLIP = 1.0  # largest norm of the gradient, as in Ho et al.'s code
+CLIP = 1.0  # largest norm of the gradient, as in Ho et al.'s code
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class Trainer:
         loss = functional.mse_loss(guess.float(), noise)
         self._optimizer.zero_grad()
         self._accelerator.backward(loss)
-        self._accelerator.clip_grad_norm_(self.unet.parameters(), _CLIP)
+        self._accelerator.clip_grad_norm_(self.unet.parameters(), CLIP)
         self._optimizer.step()
         if not self._accelerator.optimizer_step_was_skipped:  # float16 does where it overflows
             self._rate.step()

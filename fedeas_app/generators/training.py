@@ -4,41 +4,29 @@ While it trains, everything lies beside the target in ``TARGET.training``: the l
 picture of what the network draws by now, and the loss. The target appears whole or not at all.
 """
 
-import platform
 import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
 import torch
 from filelock import FileLock, Timeout
-from numpy.typing import NDArray
-from safetensors import SafetensorError
 
 from fedeas_app.data import Split
 from fedeas_app.devices import resolve_precision
-from fedeas_app.errors import UserError, first_line
-from fedeas_app.files import cannot_write, create_directory, make_directory, require_new
-from fedeas_app.generators.card import Card, Origin, write_card
+from fedeas_app.errors import UserError
+from fedeas_app.files import make_directory, require_new
+from fedeas_app.generators.card import Card, Origin
 from fedeas_app.generators.checkpoint import Checkpoint, diverged
-from fedeas_app.generators.grid import write_grid
 from fedeas_app.generators.interruption import noticing_ctrl_c
-from fedeas_app.generators.sampling import (
-    DEFAULT_STEPS,
-    NotFiniteError,
-    Recipe,
-    denoise,
-    network_shape,
-    to_pixels,
-)
+from fedeas_app.generators.picture import write_picture
+from fedeas_app.generators.sampling import NotFiniteError
+from fedeas_app.generators.saving import library_versions, save_generator
 from fedeas_app.generators.trainer import Trainer, Training, learning_rate
 
-_SHOWN_CLASSES, _SHOWN_EACH = 10, 8
 _REPORT_EVERY = 10  # steps: reading the loss makes a GPU wait
 
 
@@ -208,49 +196,20 @@ def _silent(step: int, loss: float, images_per_second: float) -> None:
     pass
 
 
-@torch.inference_mode()
 def _picture(trainer: Trainer, place: Path) -> None:
     """Write what the averaged network draws by now: some images of the first classes."""
-    split, unshuffle = trainer.split, trainer.training.unshuffle
-    labels = np.repeat(np.arange(min(len(split.class_names), _SHOWN_CLASSES)), _SHOWN_EACH)
+    unet, classes = trainer.averaged().to(trainer.device), len(trainer.split.class_names)
+    path = place / "samples" / f"step-{trainer.step:07}.png"
     try:
-        sample = _draw(trainer, labels)
+        write_picture(unet, trainer.scheduler, classes, trainer.training.unshuffle, path)
     except NotFiniteError as error:
         raise diverged(trainer.step) from error
-    directory = make_directory(place / "samples")
-    path = directory / f"step-{trainer.step:07}.png"
-    try:
-        write_grid(to_pixels(sample, unshuffle), labels, path, _SHOWN_EACH)
-    except OSError as error:
-        raise UserError(cannot_write(directory, error)) from error
-
-
-def _draw(trainer: Trainer, labels: NDArray[np.int64]) -> torch.Tensor:
-    unet = trainer.averaged().to(trainer.device)
-    return denoise(
-        unet,
-        trainer.scheduler.config,
-        Recipe("dpm-solver++", DEFAULT_STEPS["dpm-solver++"]),
-        torch.from_numpy(labels).to(trainer.device),
-        np.arange(len(labels)),
-        shape=network_shape(unet.config),
-    )
 
 
 def _finish(trainer: Trainer, origin: Origin, place: Path, target: Path) -> None:
     """Put the averaged network, its card and the pictures where the user wants them."""
-
-    def fill(directory: Path) -> None:
-        trainer.averaged().save_pretrained(directory / "unet", safe_serialization=True)
-        trainer.scheduler.save_pretrained(directory / "scheduler")
-        if (place / "samples").is_dir():
-            shutil.copytree(place / "samples", directory / "samples")
-        write_card(directory, _card(trainer), _history(trainer, origin))
-
-    try:
-        create_directory(target, fill)
-    except (OSError, SafetensorError) as error:
-        raise UserError(_cannot_save(target.parent, error)) from error
+    unet, history = trainer.averaged(), _history(trainer, origin)
+    save_generator(target, unet, trainer.scheduler, _card(trainer), history, place / "samples")
 
 
 def _card(trainer: Trainer) -> Card:
@@ -274,18 +233,5 @@ def _history(trainer: Trainer, origin: Origin) -> dict[str, Any]:
             "learning_rate": learning_rate(training),
             "precision": resolve_precision(training.precision, trainer.device),
         },
-        "versions": {
-            "python": platform.python_version(),
-            **{name: version(name) for name in ("torch", "diffusers", "accelerate")},
-        },
+        "versions": library_versions("torch", "diffusers", "accelerate"),
     }
-
-
-def _cannot_save(directory: Path, error: OSError | SafetensorError) -> str:
-    """Say why; safetensors has an error of its own for a full disk."""
-    if isinstance(error, OSError):
-        return cannot_write(directory, error)
-    return (
-        f"The generator cannot be saved in {directory} ({first_line(error)}); free some space "
-        "there and repeat the command: the last checkpoint is whole."
-    )

@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from fedeas_app.errors import first_line
-from fedeas_app.inventory.describing import read_json, shard_shape
+from fedeas_app.inventory.describing import shard_shape
 from fedeas_app.inventory.listing import Entry, Kind, children, take
 from fedeas_app.inventory.removing import Removal, Target, remove_targets
+from fedeas_app.reading import read_array, read_json
 from fedeas_app.store import DamagedError
 
 _STATE = r"\d+-\d+\.safetensors"  # <partition>-<round>, as `client_state` names them
@@ -73,15 +74,13 @@ def _check_partition(path: Path) -> Iterator[tuple[Path, str]]:
     from fedeas_app.data import partition_digest
 
     try:
-        indices, sizes = (
-            np.load(path / f"{name}.npy", allow_pickle=False) for name in ("indices", "sizes")
-        )
+        indices, sizes = (read_array(path / f"{name}.npy") for name in ("indices", "sizes"))
         parts = np.split(indices, np.cumsum(sizes)[:-1])
         digest = (path / "digest.txt").read_text(encoding="utf-8")
         # The digest does not see a last size that is too large: `split` gives what there is.
         if sizes.sum() != len(indices) or partition_digest(parts) != digest:
             yield path, "the stored partition is not the one that was drawn"
-    except (OSError, ValueError, TypeError, EOFError) as error:
+    except (OSError, ValueError, TypeError) as error:
         yield path, str(error)
 
 

@@ -1,13 +1,10 @@
 """What an entry of the cache is, for a person."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from fedeas_app.inventory.listing import Entry, Kind
+from fedeas_app.reading import read_array, read_json
 
 
 def describe(entry: Entry) -> str:
@@ -18,11 +15,6 @@ def describe(entry: Entry) -> str:
         return _DESCRIBE[entry.kind](entry.path)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError):
         return "not readable"
-
-
-def read_json(path: Path) -> Any:
-    """Read a small file beside what it describes."""
-    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def shard_shape(path: Path) -> tuple[int, ...] | None:
@@ -43,7 +35,7 @@ def _describe_dataset(path: Path) -> str:
 
 
 def _describe_partition(path: Path) -> str:
-    sizes = np.load(path / "sizes.npy", allow_pickle=False)
+    sizes = read_array(path / "sizes.npy")
     return f"{sizes.sum():,} images for {len(sizes):,} clients"
 
 

@@ -19,8 +19,9 @@ import torch
 from torch.nn import functional
 
 from fedeas_app.local.fedprox import proximal_pull
+from fedeas_app.local.gradients import Forward
 from fedeas_app.local.job import Job, Outcome, Tensors
-from fedeas_app.local.sgd import Forward, train_sgd
+from fedeas_app.local.sgd import train_sgd
 from fedeas_app.models import Classifier
 
 Represent = Callable[[torch.Tensor], torch.Tensor]

@@ -3,13 +3,11 @@
 from collections.abc import Callable
 
 import torch
-from torch.nn import functional
 
 from fedeas_app.local.examples import Examples
+from fedeas_app.local.gradients import Forward, Gradients
 from fedeas_app.settings import Settings
 
-# Images to logits, and what an algorithm adds to their cross-entropy.
-Forward = Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor | float]]
 # Changes the gradients of a batch before the step.
 Correction = Callable[[], None]
 
@@ -40,20 +38,17 @@ def train_sgd(
     correct : callable, optional
         Called between the gradients of a batch and the step that they lead to.
     """
-    forward = forward or (lambda images: (model(images), 0.0))
     optimizer = _optimizer(model, settings)
+    gradients = Gradients(forward or (lambda images: (model(images), 0.0)), optimizer)
     model.train()
     total = torch.zeros((), device=examples.labels.device)
     for _ in range(settings.local_epochs):
         for images, labels in examples.batches(settings.batch_size, rng, augment=settings.augment):
-            logits, term = forward(images)
-            loss = functional.cross_entropy(logits, labels)
-            optimizer.zero_grad()
-            (loss + term).backward()
+            loss = gradients(images, labels)
             if correct is not None:
                 correct()
             optimizer.step()
-            total += loss.detach() * len(labels)
+            total += loss * len(labels)
     return float(total) / max(1, len(examples) * settings.local_epochs)
 
 

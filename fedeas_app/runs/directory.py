@@ -55,6 +55,8 @@ def _write_summary(directory: Path, summary: Mapping[str, Any]) -> None:
 def summary_line(summary: Mapping[str, Any]) -> str:
     """Return the result of a completed run as one line."""
     seconds = ", ".join(f"{name} {duration(value)}" for name, value in summary["seconds"].items())
+    if "final" not in summary:
+        return f"The generator is trained. Time: {seconds}."
     failures = summary.get("failures", 0)
     replies = plural(failures, "client reply", "client replies")
     lost = f" {replies} did not count (rounds.jsonl says why)." if failures else ""

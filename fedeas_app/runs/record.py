@@ -3,12 +3,17 @@
 =====================  ==========================================================================
 ``config.toml``        the resolved configuration; ``fedeas run config.toml`` repeats the run
 ``manifest.json``      versions, machine, and digests of data, partition, generator, initial model
+``generator/``         the generator, where the clients trained one
+``generator.jsonl``    a line for each of its rounds: loss, weights, failures
+``generator-copies.json``  how many of its images copy one of a client's
+``generator.training/``  its last checkpoint and what it draws by then, until it is done
 ``preparation.jsonl``  a line for each client as it becomes ready
 ``plan.json``          the plan: totals, imbalance before and after, every client's part
 ``rounds.jsonl``       a line a round: accuracy, loss, every participant's n_k, OUI, score, weight,
                        drift, and what else the strategy found out about it; a round in which the
                        run failed has no accuracy
 ``checkpoint.safetensors``  what an interrupted run goes on from; gone when it is completed
+``privacy.json``       with differential privacy: ε so far, and in how many rounds each client was
 ``model.safetensors``  the final model
 ``accuracy.png``       test accuracy over rounds
 ``summary.json``       final, best, AUC, seconds for each phase; or why the run failed
@@ -23,7 +28,7 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -35,7 +40,7 @@ from safetensors.torch import save
 from fedeas_app.checkpoint import Checkpoint, load_checkpoint
 from fedeas_app.errors import UserError
 from fedeas_app.evaluation import area_under_curve
-from fedeas_app.files import make_directory, write_bytes, write_text
+from fedeas_app.files import make_directory, sweep, told, write_bytes, write_text
 from fedeas_app.preparation import ClientPlan, Plan
 from fedeas_app.runs.resuming import (
     CHECKPOINT,
@@ -93,6 +98,7 @@ class RunRecord:
         directory = settings.output_path / settings.run_name
         before = require_resumable(directory, settings)
         self._lock = lock(directory)
+        sweep(directory)
         self.checkpoint = load_checkpoint(directory)
         finished = self.checkpoint.server_round if self.checkpoint else 0
         rounds = cut_back(directory, finished)[1:]
@@ -119,8 +125,10 @@ class RunRecord:
         UserError
             The run goes on, and it was made of something else.
         """
-        if self.checkpoint is not None:
-            manifest = continued(self.directory, self.checkpoint.server_round, manifest)
+        begun = (self.directory / "generator.jsonl").is_file()
+        if self.checkpoint is not None or begun:
+            finished = self.checkpoint.server_round if self.checkpoint else 0
+            manifest = continued(self.directory, finished, manifest)
         self._write_json("manifest.json", manifest)
 
     def add_client(self, client: ClientPlan) -> None:
@@ -171,21 +179,32 @@ class RunRecord:
                 self._append_round(broken, {}, reports[broken])
             raise
 
-    def complete(self, arrays: ArrayRecord) -> dict[str, Any]:
-        """Keep the final model, the plot and the summary, and return the summary."""
+    def complete(self, arrays: ArrayRecord, **more: Any) -> dict[str, Any]:
+        """Keep the final model, the plot and the summary, and return the summary.
+
+        `more` is what else the summary is to say.
+        """
         from fedeas_app.figures.accuracy import plot_accuracy
 
-        write_bytes(self.directory / "model.safetensors", save(arrays.to_torch_state_dict()))
-        (self.directory / CHECKPOINT).unlink(missing_ok=True)
-        plot_accuracy(self._accuracies, self.directory / "accuracy.png")
+        with told(self.directory):
+            write_bytes(self.directory / "model.safetensors", save(arrays.to_torch_state_dict()))
+            plot_accuracy(self._accuracies, self.directory / "accuracy.png")
+            (self.directory / CHECKPOINT).unlink(missing_ok=True)
         summary = self._summarise(
             "completed",
             final=self._accuracies[-1],
             best=max(self._accuracies),
             auc=area_under_curve(self._accuracies),
             failures=self._failures,
+            **more,
         )
         self._tracking.complete(summary, len(self._accuracies))
+        unlock(self._lock)
+        return summary
+
+    def complete_without_rounds(self) -> dict[str, Any]:
+        """Note that a run that was to train a generator alone has done so."""
+        summary = self._summarise("completed")
         unlock(self._lock)
         return summary
 
@@ -202,7 +221,8 @@ class RunRecord:
             yield
         except BaseException as error:
             reason = str(error) if isinstance(error, UserError) else repr(error)
-            self._summarise("failed", reason=reason)
+            with suppress(UserError):  # no room for the reason; it is raised all the same
+                self._summarise("failed", reason=reason)
             raise
         finally:
             unlock(self._lock)
@@ -216,7 +236,8 @@ class RunRecord:
         """Write the configuration without the run's name, so that it can be run again."""
         own = ("run-name", "resume")
         flat = {key: value for key, value in settings.to_flat().items() if key not in own}
-        write_text(self.directory / "config.toml", tomli_w.dumps(flat))
+        with told(self.directory):
+            write_text(self.directory / "config.toml", tomli_w.dumps(flat))
 
     def _append_round(
         self, server_round: int, metrics: Mapping[str, float], report: RoundReport | None
@@ -231,10 +252,11 @@ class RunRecord:
         self._tracking.add_round(line)
 
     def _write_json(self, name: str, content: Mapping[str, Any]) -> None:
-        write_text(self.directory / name, json.dumps(content, indent=2) + "\n")
+        with told(self.directory):
+            write_text(self.directory / name, json.dumps(content, indent=2) + "\n")
 
     def _append(self, name: str, line: Mapping[str, Any]) -> None:
-        with open(self.directory / name, "a", encoding="utf-8") as stream:
+        with told(self.directory), open(self.directory / name, "a", encoding="utf-8") as stream:
             stream.write(json.dumps(line) + "\n")
             stream.flush()
             os.fsync(stream.fileno())  # before a checkpoint that is of this round

@@ -1,6 +1,5 @@
 """What is kept of a run that was interrupted, so that it can go on."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -9,6 +8,7 @@ from filelock import FileLock, Timeout
 
 from fedeas_app.errors import UserError, first_line
 from fedeas_app.files import write_text
+from fedeas_app.reading import read_json
 from fedeas_app.runs.directory import read_lines
 from fedeas_app.settings import AUTO, Settings, read_toml
 
@@ -17,7 +17,7 @@ _CHANGEABLE: Final = frozenset(
     {
         "rounds", "cache-dir", "cache-limit-gb", "output-dir", "run-name", "tracker", "device",
         "threads", "prepare-timeout", "round-timeout", "min-replies", "max-failed-rounds",
-        "checkpoint-every", "resume",
+        "checkpoint-every", "resume", "generator-samples-every",
     }
 )  # fmt: skip
 CHECKPOINT: Final = "checkpoint.safetensors"
@@ -115,10 +115,10 @@ def _read_json(path: Path) -> dict[str, Any]:
         It is damaged.
     """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path)
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise UserError(f"{path} cannot be read: {first_line(error)}.") from error
     if not isinstance(content, dict):
         raise UserError(f"{path} cannot be read: it holds no table.")

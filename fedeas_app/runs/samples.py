@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedeas_app.files import write_bytes
-from fedeas_app.runs.reading import ClassCounts, read_run
+from fedeas_app.runs.reading import ClassCounts, Run, read_run
 from fedeas_app.settings import Settings
 
 Images = NDArray[np.uint8]
@@ -47,9 +47,10 @@ def keep_samples(settings: Settings, directory: Path) -> None:
         The run's; its ``counts.json`` says how many of each class every client has.
     """
     with suppress(Exception):
-        counts = read_run(directory).counts
+        run = read_run(directory)
+        counts = run.counts
         if settings.policy != "none" and counts is not None and counts.synthetic.any():
-            _write(settings, counts, directory / SAMPLES)
+            _write(_told(settings, run), counts, directory / SAMPLES)
 
 
 def choose(synthetic: NDArray[np.int64]) -> list[Choice]:
@@ -77,6 +78,13 @@ def choose(synthetic: NDArray[np.int64]) -> list[Choice]:
 def _in_turn(have: NDArray[np.int64]) -> list[tuple[int, int]]:
     numbers = range(min(int(have.max(initial=0)), PER_CLASS))
     return [(client, n) for n in numbers for client in np.flatnonzero(have > n).tolist()]
+
+
+def _told(settings: Settings, run: Run) -> Settings:
+    """Return the settings that also find a generator that the clients have trained."""
+    from fedeas_app.generators.federated.handout import told
+
+    return told(settings, str(run.plan.get("generator-digest", "")))
 
 
 def _write(settings: Settings, counts: ClassCounts, path: Path) -> None:

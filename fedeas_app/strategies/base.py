@@ -15,13 +15,14 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 
-from fedeas_app import messages, seeds
+from fedeas_app import capping, clipping, compression, messages, seeds
 from fedeas_app.client_state import Address, forget
 from fedeas_app.errors import UserError
 from fedeas_app.federation import addressee, refuse_dead_worker
 from fedeas_app.preparation import Plan
+from fedeas_app.privacy import noise
 from fedeas_app.settings import Settings
-from fedeas_app.strategies.replies import accept
+from fedeas_app.strategies.replies import Acceptance
 from fedeas_app.strategies.report import Participant, RoundReport
 from fedeas_app.strategies.state import StrategyState
 from fedeas_app.strategies.updates import BadReplyError, Spread, Updates
@@ -32,7 +33,7 @@ class WeightedAverage(Strategy):
     """A Flower strategy: a seeded cohort, checked replies, a weighted mean in partition order.
 
     A rule overrides :meth:`weigh`; one with more to it also :meth:`examine`, :meth:`extras` and
-    :meth:`take`, or :meth:`step`.
+    :meth:`take`, :meth:`merge`, or :meth:`step`.
 
     Parameters
     ----------
@@ -57,7 +58,7 @@ class WeightedAverage(Strategy):
         self.plan = plan
         self.reports: dict[int, RoundReport] = {}
         self._trainable = trainable
-        self._require_enough_clients()
+        self.require_clients(settings, len(self.cohort(1)))
         self._arrays = ArrayRecord()
         self._extras = ArrayRecord()
         self._sent: list[Message] = []
@@ -65,6 +66,21 @@ class WeightedAverage(Strategy):
         self._state_key = uuid.uuid4().hex
         self._accepted: dict[int, int] = {}
         self._checkpointed: dict[int, int] = {}
+
+    @classmethod
+    def require_clients(cls, settings: Settings, clients: int) -> None:
+        """Refuse rounds that ask fewer clients than they need.
+
+        Raises
+        ------
+        UserError
+        """
+        if clients < settings.min_replies:
+            raise UserError(
+                f"min-replies is {settings.min_replies}, but only {plural(clients, 'client')} "
+                f"{'is' if clients == 1 else 'are'} asked in a round; set it to {clients} at most, "
+                "or fraction-train higher."
+            )
 
     @abstractmethod
     def weigh(
@@ -83,8 +99,12 @@ class WeightedAverage(Strategy):
     def take(self, extras: Updates, partitions: list[int]) -> None:
         """Work with what came back beside the models of these partitions."""
 
+    def merge(self, models: Updates, shares: dict[int, float]) -> ArrayRecord:
+        """Make one model of the clients' models, whose shares sum to 1: their weighted mean."""
+        return models.average(shares)
+
     def step(self, server_round: int, arrays: ArrayRecord) -> ArrayRecord:
-        """Turn the average of the clients' models into the next global model: it is that."""
+        """Turn what was made of the clients' models into the next global model: it is that."""
         return arrays
 
     def state(self) -> StrategyState:
@@ -119,7 +139,7 @@ class WeightedAverage(Strategy):
     def cohort(self, server_round: int) -> list[int]:
         """Return this round's partitions: they depend on the seed and the round alone."""
         partitions = sorted(self.plan.nodes)
-        size = max(1, round(self.settings.fraction_train * len(partitions)))
+        size = cohort_size(self.settings, len(partitions))
         rng = seeds.numpy_rng("cohort", self.settings.seed, server_round)
         return sorted(rng.choice(partitions, size, replace=False).tolist())
 
@@ -155,7 +175,7 @@ class WeightedAverage(Strategy):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Average the models that count, and keep who took part.
 
-        With fewer than ``min-replies`` usable ones the round does not count: there is no new model.
+        With fewer usable ones than are needed the round does not count: there is no new model.
 
         Raises
         ------
@@ -165,12 +185,14 @@ class WeightedAverage(Strategy):
         with Updates(self._arrays) as models, Updates(self._extras) as extras:
             participants, failures = self._collect(replies, models, extras)
             self._complain(server_round, failures)
-            if len(participants) < self.settings.min_replies:
+            if len(participants) < self.needed_replies:
                 self.reports[server_round] = self._failed(participants, failures)
                 return None, None
+            participants = self._clipped(participants, models)
             participants = self._weighed(self.examine(participants, models))
             shares = {p.partition: p.weight for p in participants}
-            arrays = self.step(server_round, models.average(shares))
+            merged = self._hidden(server_round, self.merge(models, shares), shares)
+            arrays = self.step(server_round, merged)
             spread = models.spread(shares, self.trainable)
             self.take(extras, list(shares))
         self._accepted |= dict.fromkeys(shares, server_round)
@@ -194,28 +216,64 @@ class WeightedAverage(Strategy):
         log(INFO, "\t└──> %s clients, %s a round", len(self.plan.nodes), len(self.cohort(1)))
         log(INFO, "\t└──> policy %s, seed %s", self.settings.policy, self.settings.seed)
 
-    def _require_enough_clients(self) -> None:
-        size = len(self.cohort(1))
-        if size < self.settings.min_replies:
-            raise UserError(
-                f"min-replies is {self.settings.min_replies}, but only {plural(size, 'client')} "
-                f"{'is' if size == 1 else 'are'} asked in a round; set it to {size} at most, or "
-                "fraction-train higher."
-            )
+    @property
+    def needed_replies(self) -> int:
+        """How many usable replies a round needs to count."""
+        return self.settings.min_replies
+
+    def declared(self) -> dict[int, int]:
+        """Return n_k of each partition, as it said when it prepared."""
+        both = self.settings.weight_by == "total"
+        return {c.partition_id: c.num_examples + both * c.synthetic for c in self.plan.clients}
+
+    @property
+    def _keeps(self) -> bool:
+        """Whether clients keep a state, be it what compression took from their updates."""
+        return self.has_state or self.settings.compression != compression.NONE
+
+    def _unpacked(self, arrays: ArrayRecord) -> ArrayRecord:
+        method = self.settings.compression
+        return compression.decompressed(arrays, self._arrays, self.trainable, method)
 
     def _request(self, server_round: int, partition: int) -> RecordDict:
         rounds = (known.get(partition, 0) for known in (self._accepted, self._checkpointed))
-        state = Address(self._state_key, *rounds) if self.has_state else None
+        state = Address(self._state_key, *rounds) if self._keeps else None
         order = self.plan.orders[partition]
         return messages.train_request(self._arrays, server_round, order, self._extras, state)
 
     def _failed(self, usable: list[Participant], failures: dict[int, str]) -> RoundReport:
         """Report a round that has too few usable replies."""
-        text = f"its reply is one of {len(usable)}, but min-replies is {self.settings.min_replies}."
+        text = f"its reply is one of {len(usable)}, but the round needs {self.needed_replies}."
         return RoundReport((), failures | {p.partition: text for p in usable})
+
+    def _clipped(self, participants: list[Participant], models: Updates) -> list[Participant]:
+        """Limit the updates' norms, if asked to, and note each norm and its factor."""
+        limit = self.settings.clip_norm
+        if limit == clipping.OFF or self.settings.privacy == "local":  # clients did so themselves
+            return participants
+        norms = models.norms(self.trainable)
+        factors = clipping.factors(norms, limit)
+        models.clip(factors, self.trainable)
+        return [
+            _with_details(p, {"norm": norms[p.partition], "clipped-by": factors[p.partition]})
+            for p in participants
+        ]
+
+    def _hidden(
+        self, server_round: int, arrays: ArrayRecord, shares: dict[int, float]
+    ) -> ArrayRecord:
+        """Add, with ``privacy = "central"``, noise of z times what one client can change."""
+        if self.settings.privacy != "central":
+            return arrays
+        deviation = self.settings.noise_deviation * max(shares.values())
+        normal = noise.source(self.settings, "server", server_round)
+        return noise.with_noise(arrays, self.trainable, deviation, normal)
 
     def _weighed(self, participants: list[Participant]) -> list[Participant]:
         weights, scores = self.weigh(participants)
+        if self.settings.privacy == "central":  # no client may weigh more than the noise hides
+            weights = np.full(len(participants), 1 / len(participants))
+        weights = capping.cap(weights, self.settings.max_client_weight)
         return [
             replace(p, score=float(score), weight=float(weight))
             for p, score, weight in zip(participants, scores, weights, strict=True)
@@ -229,12 +287,15 @@ class WeightedAverage(Strategy):
         missing = {partitions[msg.metadata.dst_node_id] for msg in self._sent}
         participants: list[Participant] = []
         failures: dict[int, str] = {}
+        accept = Acceptance(
+            self.declared(), models, extras, has_state=self._keeps, unpack=self._unpacked
+        )
         for reply in replies:
             refuse_dead_worker(reply)
             partition = partitions[addressee(self._sent, reply)]
             missing.discard(partition)
             try:
-                participant = accept(partition, reply, models, extras, has_state=self.has_state)
+                participant = accept(partition, reply)
             except BadReplyError as error:
                 failures[partition] = str(error)
             else:
@@ -250,12 +311,21 @@ class WeightedAverage(Strategy):
             log(WARNING, "Round %s: %s not count (%s): %s", server_round, clients, who, text)
 
 
+def cohort_size(settings: Settings, clients: int) -> int:
+    """Return how many of so many clients a round asks."""
+    return max(1, round(settings.fraction_train * clients))
+
+
 def _report(
     participants: list[Participant], failures: dict[int, str], spread: Spread
 ) -> RoundReport:
     drifts = spread.drifts()
     if drifts is None:
         return RoundReport(tuple(participants), failures)
-    told = [replace(p, details=p.details | {"drift": drifts[p.partition]}) for p in participants]
+    told = [_with_details(p, {"drift": drifts[p.partition]}) for p in participants]
     mean = sum(p.weight * drifts[p.partition] for p in participants)
     return RoundReport(tuple(told), failures, mean)
+
+
+def _with_details(participant: Participant, more: dict[str, float]) -> Participant:
+    return replace(participant, details=participant.details | more)

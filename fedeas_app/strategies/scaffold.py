@@ -1,11 +1,14 @@
 """SCAFFOLD (Karimireddy et al., arXiv 1910.06378)."""
 
+from collections.abc import Collection
 from typing import ClassVar
 
 import numpy as np
 from flwr.app import Array, ArrayRecord
 from numpy.typing import NDArray
 
+from fedeas_app.preparation import Plan
+from fedeas_app.settings import Settings
 from fedeas_app.strategies.fedavg import FedAvg
 from fedeas_app.strategies.report import Participant
 from fedeas_app.strategies.state import StrategyState
@@ -20,7 +23,7 @@ class Scaffold(FedAvg):
         c ← c + Σ_{k in S} p_k (c_k⁺ − c_k)
 
     over the clients S whose replies count, so that c stays Σ_k p_k c_k, also when replies are
-    lost: a client goes on from the state of its last reply that counted.
+    lost or clients come later: a client goes on from the state of its last reply that counted.
 
     The paper counts clients alike: p_k = 1/K, so that c moves by (|S|/K)·mean(c_k⁺ − c_k)
     and models are averaged alike (``scaffold-weights = "clients"``). Here p_k = n_k / N for both by
@@ -29,7 +32,13 @@ class Scaffold(FedAvg):
     """
 
     has_state: ClassVar[bool] = True
-    _c: ArrayRecord | None = None
+
+    def __init__(
+        self, settings: Settings, plan: Plan, trainable: Collection[str] | None = None
+    ) -> None:
+        super().__init__(settings, plan, trainable)
+        # Σ n_k c_k rather than c: clients that come later change N, and so every share.
+        self._sum = ArrayRecord()
 
     def weigh(
         self, participants: list[Participant]
@@ -42,41 +51,39 @@ class Scaffold(FedAvg):
 
     def extras(self) -> ArrayRecord:
         """Return c: zeros at first, one array for each trainable parameter."""
-        if self._c is None:
-            zeros = {name: np.zeros_like(array) for name, array in self.parameters().items()}
-            self._c = ArrayRecord({name: Array(zero) for name, zero in zeros.items()})
-        return self._c
+        size = sum(self._sizes().values())
+        sums = {name: array.numpy() for name, array in self._sum.items()}
+        return ArrayRecord(
+            {
+                name: Array(np.asarray(sums.get(name, np.zeros_like(w)) / size, w.dtype))
+                for name, w in self.parameters().items()
+            }
+        )
 
     def take(self, extras: Updates, partitions: list[int]) -> None:
-        """Move c by the changes of the clients' variates."""
-        p = self._shares()
-        taking_part = sum(p[k] for k in partitions)
-        mean = extras.average({k: p[k] / taking_part for k in partitions})
-        self._c = ArrayRecord(
-            {name: _moved(c, taking_part, mean[name]) for name, c in self.extras().items()}
+        """Add the changes of the clients' variates."""
+        sizes = self._sizes()
+        part = sum(sizes[k] for k in partitions)
+        mean = extras.average({k: sizes[k] / part for k in partitions})
+        self._sum = ArrayRecord(
+            {name: _moved(self._sum.get(name), part, change) for name, change in mean.items()}
         )
 
     def state(self) -> StrategyState:
-        """Add c, once there is one."""
-        return super().state()._replace(arrays=self._c or ArrayRecord())
+        """Add the sum behind c, once there is one."""
+        return super().state()._replace(arrays=self._sum)
 
     def restore(self, state: StrategyState) -> None:
-        """Take c back."""
+        """Take the sum back."""
         super().restore(state)
-        self._c = state.arrays or None
+        self._sum = state.arrays
 
-    def _shares(self) -> dict[int, float]:
-        """Return p_k of all clients; they sum to 1."""
-        if self.settings.scaffold_weights == "clients":
-            return dict.fromkeys(self.plan.nodes, 1 / len(self.plan.nodes))
-        both = self.settings.weight_by == "total"
-        sizes = {
-            client.partition_id: client.num_examples + both * client.synthetic
-            for client in self.plan.clients
-        }
-        return {partition: size / sum(sizes.values()) for partition, size in sizes.items()}
+    def _sizes(self) -> dict[int, int]:
+        """Return what p_k is the share of: n_k of all clients, or 1 each."""
+        alike = self.settings.scaffold_weights == "clients"
+        return dict.fromkeys(self.plan.nodes, 1) if alike else self.declared()
 
 
-def _moved(c: Array, share: float, change: Array) -> Array:
-    old = c.numpy()
-    return Array(np.asarray(old + share * change.numpy(), old.dtype))
+def _moved(total: Array | None, size: int, change: Array) -> Array:
+    moved = size * change.numpy().astype(np.float64)
+    return Array(moved if total is None else total.numpy() + moved)

@@ -2,17 +2,25 @@
 
 import math
 import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import product
 from types import TracebackType
-from typing import Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from flwr.app import Array, ArrayRecord
 from numpy.typing import NDArray
 
+from fedeas_app.arrays import decode
+
 _IN_MEMORY = 64 * 2**20  # bytes; what exceeds it goes to a temporary file
+_BLOCK = 2**21  # numbers of all clients together that are looked at side by side
+_PART = 2**15  # numbers of one client that are worked on at a time: they stay in a core's cache
+
+# From the values of n clients, shape (n, m), to one value for each of the m coordinates.
+Rule = Callable[[NDArray[Any]], NDArray[Any]]
 
 
 class BadReplyError(ValueError):
@@ -66,11 +74,11 @@ class Updates:
     """
 
     def __init__(self, arrays: ArrayRecord) -> None:
-        template = {name: array.numpy() for name, array in arrays.items()}
         self._global = arrays
-        self._template = {name: (a.shape, a.dtype, a.nbytes) for name, a in template.items()}
-        self._size = sum(a.nbytes for a in template.values())
+        self._layout, self._size = _lay_out(arrays)
         self._slots: dict[int, int] = {}
+        self._factors: dict[int, float] = {}
+        self._clipped: Collection[str] = ()
         self._file = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115  # closed in __exit__
 
     def __enter__(self) -> Self:
@@ -95,7 +103,7 @@ class Updates:
         data = self._checked(arrays)
         self._file.seek(len(self._slots) * self._size)
         for array in data:
-            self._file.write(array.tobytes())
+            self._file.write(np.ascontiguousarray(array).data)
         self._slots[partition] = len(self._slots)
 
     def average(self, weights: Mapping[int, float]) -> ArrayRecord:
@@ -110,13 +118,63 @@ class Updates:
         weights : mapping of int to float
             One weight for each partition added; they sum to 1.
         """
-        merged: dict[str, Array] = {}
-        offset = 0
-        for name, (shape, dtype, nbytes) in self._template.items():
-            values = self._merge(weights, offset, nbytes, dtype)
-            merged[name] = Array(np.asarray(values, dtype).reshape(shape))
-            offset += nbytes
+        merged = {name: self._as_stored(name, self._merge(weights, name)) for name in self._layout}
         return ArrayRecord(merged)
+
+    def combine(self, partitions: Sequence[int], rule: Rule) -> ArrayRecord:
+        """Return what a rule makes of these clients' values, coordinate by coordinate.
+
+        In the type of the model; of counters, which have no mean, the lower median is taken.
+
+        Parameters
+        ----------
+        partitions : sequence of int
+        rule : callable
+            Gets a block of coordinates in float64, shape (n, m), and returns shape (m,).
+        """
+        return ArrayRecord({n: self._combined(n, partitions, rule) for n in self._layout})
+
+    def clip(self, factors: Mapping[int, float], names: Collection[str]) -> None:
+        """From now on, take w_t + f_k·Δ_k for the model of each partition k.
+
+        Parameters
+        ----------
+        factors : mapping of int to float
+            f_k of each partition; 1 leaves its model as it is, to the bit.
+        names : collection of str
+            The floating-point arrays that count, such as the trainable parameters.
+        """
+        self._factors, self._clipped = dict(factors), names
+
+    def norms(self, names: Collection[str]) -> dict[int, float]:
+        """Return ‖Δ_k‖ of each partition over these floating-point arrays, as `clip` left it."""
+        squares = dict.fromkeys(sorted(self._slots), 0.0)
+        for name in self._in_order(names):
+            w_t = self._start(name)
+            for part, k in product(_parts(w_t.size), squares):
+                delta = self._delta(k, name, part, w_t)
+                squares[k] += _dot(delta, delta)
+        return {k: math.sqrt(square) for k, square in squares.items()}
+
+    def blocks(
+        self, name: str, partitions: Sequence[int]
+    ) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        """Yield an array of these clients side by side, and of w_t, some coordinates at a time.
+
+        So that rules that look at all clients at once need memory for a block, not for all models.
+
+        Yields
+        ------
+        tuple of ndarray, shapes (n, m) and (m,)
+            Of float64; of counters, in their own type.
+        """
+        count = self._layout[name].size
+        w_t = self._global[name].numpy().ravel()
+        width = max(1, _BLOCK // len(partitions))
+        for start in range(0, count, width):
+            part = slice(start, min(start + width, count))
+            block = np.stack([self._values(k, name, part) for k in partitions])
+            yield _wide(block), _wide(w_t[part])
 
     def spread(self, weights: Mapping[int, float], names: Collection[str]) -> Spread:
         """Measure the updates against their weighted mean, in a second pass over them.
@@ -132,55 +190,130 @@ class Updates:
             The floating-point arrays that count, such as the trainable parameters.
         """
         squares, products = dict.fromkeys(sorted(weights), 0.0), dict.fromkeys(sorted(weights), 0.0)
-        mean_square, offset = 0.0, 0
-        for name, (_, dtype, nbytes) in self._template.items():
-            if name in names:
-                w_t = self._global[name].numpy().ravel().astype(np.float64)
-                mean = self._merge(weights, offset, nbytes, dtype).astype(np.float64) - w_t
-                mean_square += float((mean * mean).sum())
-                for k in squares:
-                    delta = self._read(k, offset, nbytes, dtype).astype(np.float64) - w_t
-                    squares[k] += float((delta * delta).sum())
-                    products[k] += float((delta * mean).sum())
-            offset += nbytes
+        mean_square = 0.0
+        for name in self._in_order(names):
+            w_t = self._start(name)
+            mean = self._merge(weights, name).astype(np.float64) - w_t
+            mean_square += _dot(mean, mean)
+            for part, k in product(_parts(w_t.size), squares):
+                delta = self._delta(k, name, part, w_t)
+                squares[k] += _dot(delta, delta)
+                products[k] += _dot(delta, mean[part])
         return Spread(squares, products, mean_square)
 
-    def _merge(
-        self, weights: Mapping[int, float], offset: int, nbytes: int, dtype: np.dtype[np.generic]
-    ) -> NDArray[np.generic]:
-        partitions = sorted(weights)
-        models = (self._read(partition, offset, nbytes, dtype) for partition in partitions)
-        if not np.issubdtype(dtype, np.floating):
-            return reduce(np.maximum, models)
-        merged = np.zeros(nbytes // dtype.itemsize)
-        for partition, values in zip(partitions, models, strict=True):
-            merged += weights[partition] * values.astype(np.float64)  # else a float32 product
+    def _in_order(self, names: Collection[str]) -> list[str]:
+        return [name for name in self._layout if name in names]
+
+    def _start(self, name: str) -> NDArray[np.float64]:
+        return self._global[name].numpy().ravel().astype(np.float64)
+
+    def _merge(self, weights: Mapping[int, float], name: str) -> NDArray[np.generic]:
+        # Who weighs nothing has no say in counters either.
+        partitions = sorted(k for k, weight in weights.items() if weight)
+        if not np.issubdtype(self._layout[name].dtype, np.floating):
+            return reduce(np.maximum, (self._values(k, name) for k in partitions))
+        merged = np.zeros(self._layout[name].size)
+        for part, k in product(_parts(merged.size), partitions):
+            values = self._values(k, name, part)
+            merged[part] += np.multiply(values, weights[k], dtype=np.float64)
         return merged
 
-    def _read(
-        self, partition: int, offset: int, nbytes: int, dtype: np.dtype[np.generic]
-    ) -> NDArray[np.generic]:
-        self._file.seek(self._slots[partition] * self._size + offset)
-        return np.frombuffer(self._file.read(nbytes), dtype)
+    def _delta(
+        self, partition: int, name: str, part: slice, w_t: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Return a part of Δ_k."""
+        values = self._values(partition, name, part)
+        delta: NDArray[np.float64] = np.subtract(values, w_t[part], dtype=np.float64)
+        return delta
+
+    def _combined(self, name: str, partitions: Sequence[int], rule: Rule) -> Array:
+        dtype = self._layout[name].dtype
+        if not np.issubdtype(dtype, np.floating):
+            rule = _lower_median
+        parts = [rule(block) for block, _ in self.blocks(name, partitions)]
+        return self._as_stored(name, np.concatenate([np.empty(0, dtype), *parts]))
+
+    def _as_stored(self, name: str, values: NDArray[np.generic]) -> Array:
+        return Array(np.asarray(values, self._layout[name].dtype).reshape(self._layout[name].shape))
+
+    def _values(self, partition: int, name: str, part: slice | None = None) -> NDArray[np.generic]:
+        """Return a model's array, or a part of it, as it counts: clipped where it is to be."""
+        part = part or slice(0, self._layout[name].size)
+        values = self._read(partition, name, part)
+        factor = self._factors.get(partition, 1.0)
+        if factor == 1 or name not in self._clipped:
+            return values
+        w_t = self._global[name].numpy().ravel()[part].astype(np.float64)
+        return w_t + factor * (values.astype(np.float64) - w_t)
+
+    def _read(self, partition: int, name: str, part: slice) -> NDArray[np.generic]:
+        _, dtype, offset, _ = self._layout[name]
+        self._file.seek(self._slots[partition] * self._size + offset + part.start * dtype.itemsize)
+        return np.frombuffer(self._file.read((part.stop - part.start) * dtype.itemsize), dtype)
 
     def _checked(self, arrays: ArrayRecord) -> list[NDArray[np.generic]]:
-        if list(arrays) != list(self._template):
+        if list(arrays) != list(self._layout):
             raise BadReplyError("the names of its arrays are not those that were sent")
         data = []
-        for name, (shape, dtype, _) in self._template.items():
+        for name, (shape, dtype, *_) in self._layout.items():
             array = _decode(name, arrays[name])
             if array.shape != shape or array.dtype != dtype:
                 raise BadReplyError(
                     f"{name} is {array.dtype}{list(array.shape)}, not {dtype}{list(shape)}"
                 )
-            if not np.isfinite(array).all():
+            if not _is_finite(array):
                 raise BadReplyError(f"{name} holds values that are not finite")
             data.append(array)
         return data
 
 
+class _Place(NamedTuple):
+    """Where an array lies within a model: its offset in bytes, and how many numbers it has."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[np.generic]
+    offset: int
+    size: int
+
+
+def _lay_out(arrays: ArrayRecord) -> tuple[dict[str, _Place], int]:
+    """Return the place of each array, one after the other, and the bytes of all."""
+    places, offset = {}, 0
+    for name, array in arrays.items():
+        values = array.numpy()
+        places[name] = _Place(values.shape, values.dtype, offset, values.size)
+        offset += values.nbytes
+    return places, offset
+
+
+def _parts(size: int) -> Iterator[slice]:
+    """Yield the parts of so many numbers, in order."""
+    return (slice(start, min(start + _PART, size)) for start in range(0, size, _PART))
+
+
+def _is_finite(array: NDArray[np.generic]) -> bool:
+    flat = array.ravel(order="K")
+    return all(np.isfinite(flat[part]).all() for part in _parts(flat.size))
+
+
+def _dot(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
+    """Return the inner product, on one thread: its bits are the same on any number of cores."""
+    return float(np.einsum("i,i->", one, other))
+
+
+def _wide(values: NDArray[np.generic]) -> NDArray[Any]:
+    floating = np.issubdtype(values.dtype, np.floating)
+    return values.astype(np.float64) if floating else values
+
+
+def _lower_median(block: NDArray[Any]) -> NDArray[Any]:
+    """Return, of each coordinate, the value in the middle: one that a client sent."""
+    middle: NDArray[Any] = np.sort(block, axis=0)[(len(block) - 1) // 2]
+    return middle
+
+
 def _decode(name: str, array: Array) -> NDArray[np.generic]:
     try:
-        return array.numpy()
-    except (ValueError, TypeError, EOFError, OSError) as error:
+        return decode(array)
+    except ValueError as error:
         raise BadReplyError(f"{name} cannot be decoded: {error}") from error

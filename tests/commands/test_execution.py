@@ -60,7 +60,7 @@ def run(monkeypatch, settings):
             yield Flower(run_directory(settings), summary, interrupted)
 
         monkeypatch.setattr(execution, "simulation", simulation)
-        monkeypatch.setattr(execution, "_check_generator_and_device", lambda _: None)
+        monkeypatch.setattr(execution, "check_elsewhere", lambda _: None)
         seen = []
         expected = forecast(COUNTS, settings.policy, settings.beta)
         return execute(settings, expected, seen.append), seen

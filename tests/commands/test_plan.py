@@ -179,3 +179,23 @@ def test_what_a_site_cannot_plan_is_said(plan, arguments, words):
     result = plan(*arguments)
     assert result.exit_code == 1
     assert words in result.stderr
+
+
+def test_the_price_of_a_generator_that_the_clients_train(plan, cache_dir, monkeypatch):
+    from fedeas_app.generators.federated import cost
+
+    asked = []
+
+    def estimate(settings, shape, classes, sizes):
+        asked.append((shape, classes, sum(sizes)))
+        return cost.Cost(702_625, 60.0, 2_810_500, 340_000_000, 0.5, 90.0, 3700.0)
+
+    monkeypatch.setattr(cost, "estimate", estimate)
+    words = ("digits", "--set", f"cache-dir={cache_dir}", "--set", "generator=federated")
+    shown = " ".join(plan(*words).stdout.split())
+    assert "(702,625 parameters) is trained first, in 60 rounds: 340 MB" in shown
+    assert "about 1 min 30 s at the client with the most images" in shown
+    assert "1 h 1 min for all in turn" in shown
+    assert json.loads(plan(*words, "--json").stdout)["generator"]["client-bytes"] == 340_000_000
+    assert asked == [((8, 8, 1), 10, 1437)] * 2
+    assert "trained first" not in plan(*words, "--set", "policy=none").stdout

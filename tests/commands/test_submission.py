@@ -27,6 +27,9 @@ here = pathlib.Path(__file__).parent
 calls = here / "calls.jsonl"
 with open(calls, "a") as stream:
     print(json.dumps(sys.argv[1:]), file=stream)
+if sys.argv[1] == "run":
+    names = sorted(path.name for path in pathlib.Path(sys.argv[2]).iterdir())
+    (here / "app.json").write_text(json.dumps(names))
 if "--run-config" in sys.argv:
     shutil.copy(sys.argv[sys.argv.index("--run-config") + 1], here / "run.toml")
 answers = json.loads((here / "answers.json").read_text())[sys.argv[1]]
@@ -132,7 +135,8 @@ def test_the_configuration_reaches_flower_whole(
     assert submit("hospitals", settings) == 2**64 - 1
     (words,) = calls(place)
     assert (words[0], words[2]) == ("run", "hospitals")
-    assert (Path(words[1]) / "client_app.py").is_file()
+    assert {"client_app.py", "server_app.py"} <= set(json.loads((place / "app.json").read_text()))
+    assert not Path(words[1]).exists()  # it was put together for Flower to bundle
     assert Settings.parse(tomllib.loads((place / "run.toml").read_text())) == settings
 
 

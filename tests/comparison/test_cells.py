@@ -107,6 +107,11 @@ def test_a_contradiction_names_its_cell(tmp_path):
     assert str(caught.value).endswith("(in strategy=fedprox, proximal-mu=0.0).")
 
 
+def test_a_cell_without_rounds_is_refused(tmp_path):
+    with pytest.raises(UserError, match="generator-only is true, but a comparison"):
+        made(tmp_path, {"generator": ["federated"], "generator-only": [True]})
+
+
 def test_where_runs_are_is_not_varied(tmp_path):
     with pytest.raises(UserError, match="cache-dir, run-name cannot be varied"):
         made(tmp_path, {"run-name": ["a"], "cache-dir": ["/a", "/b"]})
@@ -121,9 +126,31 @@ def test_only_keys_that_exist_are_spoken_of():
     assert {key for group in agreement._DEPENDS_ON.values() for key in group} < keys
 
 
+# Keys that can change the numbers of every run; a new key belongs here or has a condition.
+ALWAYS = {
+    "dataset", "dataset-revision", "image-column", "label-column", "classes", "image-size",
+    "image-channels", "train-samples", "test-samples", "test-dataset", "num-clients",
+    "partitioner", "noisy-fraction", "rare-fraction", "seed", "rounds", "fraction-train",
+    "local-epochs", "batch-size", "learning-rate", "momentum", "weight-decay", "augment", "model",
+    "strategy", "proximal-mu", "max-client-weight", "clip-norm", "privacy", "policy", "device",
+    "threads", "min-replies", "compression", "generator-only",
+}  # fmt: skip
+
+
+def test_of_every_key_it_is_known_when_it_matters():
+    assert set(Settings.parse({}).to_flat()) == ALWAYS | set(PLACES) | set(cells._MATTERS)
+    assert not ALWAYS & set(cells._MATTERS)
+
+
 @pytest.mark.parametrize(
     ("key", "values", "answer"),
     [
+        ("trim-fraction", {"strategy": "fedavg"}, False),
+        ("trim-fraction", {"strategy": "fedtrimmedavg"}, True),
+        ("malicious-clients", {"strategy": "multikrum"}, True),
+        ("krum-selected", {"strategy": "krum"}, False),
+        ("noise-multiplier", {}, False),
+        ("noise-multiplier", {"strategy": "fedavg", "privacy": "central", "clip-norm": 1}, True),
         ("alpha", {"partitioner": "iid"}, False),
         ("alpha", {}, True),
         ("noise-rate", {"noisy-fraction": 0.2}, True),

@@ -1,5 +1,6 @@
 import itertools
 import re
+import tracemalloc
 from io import BytesIO
 
 import numpy as np
@@ -55,6 +56,22 @@ def test_sixteen_bits_are_scaled_not_cut_off(tmp_path):
     wide = np.array([[0, 257, 65_535], [32_896, 128, 129]], dtype=np.uint16)
     found = written(tmp_path, [encoded(Image.fromarray(wide))])
     np.testing.assert_array_equal(found[0, ..., 0], [[0, 1, 255], [128, 0, 1]])
+
+
+def test_all_sixteen_bit_values_are_rounded(tmp_path):
+    wide = np.arange(65_536, dtype=np.uint16).reshape(256, 256)
+    found = written(tmp_path, [encoded(Image.fromarray(wide))])
+    np.testing.assert_array_equal(found[0, ..., 0], np.rint(wide / 257))
+
+
+def test_sixteen_bits_take_little_memory(tmp_path):
+    rows = encoded(Image.fromarray(np.zeros((4_000, 4_000), np.uint16)))
+    tracemalloc.start()
+    try:
+        written(tmp_path, [rows], size=8)
+        assert tracemalloc.get_traced_memory()[1] < 100 * 2**20  # of numpy; Pillow has its own
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("mode", ["RGB", "RGBA", "P", "CMYK"])

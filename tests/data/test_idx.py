@@ -3,6 +3,7 @@
 import contextlib
 import gzip
 import struct
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -103,6 +104,26 @@ def test_files_that_do_not_fit_each_other_are_refused(tmp_path, settings_of, arr
     (root / "train-labels-idx1-ubyte").write_bytes(idx(images))
     with pytest.raises(UserError, match="not 1 dimensions"):
         load_split(settings_of(root), "train")
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_header_that_promises_gigabytes_takes_no_memory(tmp_path, packed):
+    path = tmp_path / ("x-idx1-ubyte.gz" if packed else "x-idx1-ubyte")
+    content = struct.pack(">4BI", 0, 0, 8, 1, 2**32 - 1) + b"few"
+    path.write_bytes(gzip.compress(content) if packed else content)
+    tracemalloc.start()
+    try:
+        with pytest.raises(UserError, match="holds fewer bytes than its header says"):
+            read_idx(path)
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
+
+
+def test_what_packs_best_is_still_read(tmp_path):
+    path = tmp_path / "x-idx1-ubyte.gz"
+    path.write_bytes(gzip.compress(idx(np.zeros(10_000_000))))
+    assert read_idx(path).shape == (10_000_000,)
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from fedeas_app import seeds
 from fedeas_app.data import Split, load_split, sources
 from fedeas_app.errors import UserError
 from fedeas_app.settings import Settings
@@ -125,6 +126,19 @@ def test_subsets_are_seeded_and_labelled(settings_of):
     pairs = {(i.tobytes(), y) for i, y in zip(whole.images, whole.labels, strict=True)}
     assert {(i.tobytes(), y) for i, y in zip(some.images, some.labels, strict=True)} <= pairs
     assert load_split(settings_of(test_samples=50), "test").labels.shape == (50,)
+
+
+def test_a_subset_is_drawn_once_and_mapped(settings_of, monkeypatch):
+    whole = load_split(settings_of(), "train")
+    chosen = np.sort(seeds.numpy_rng("subset", "train", 3).choice(1437, 100, replace=False))
+    settings = settings_of(train_samples=100, seed=3)
+    load_split(settings, "train")
+    monkeypatch.setattr(seeds, "numpy_rng", lambda *_: pytest.fail("drawn again"))
+    some = load_split(settings, "train", verify=True)
+    assert isinstance(some.images, np.memmap)
+    np.testing.assert_array_equal(some.images, whole.images[chosen])
+    np.testing.assert_array_equal(some.labels, whole.labels[chosen])
+    assert some.class_names == whole.class_names
 
 
 @pytest.mark.parametrize(("split", "have"), [("train", 1437), ("test", 360)])

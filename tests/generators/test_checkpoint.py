@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from fedeas_app.errors import UserError
@@ -47,3 +48,19 @@ def test_it_names_what_differs(trained_for_two_steps, make_split, tmp_path):
         restore(make_split(), tmp_path, **changes)
     with pytest.raises(UserError, match=r"other options or data \(data\); repeat"):
         restore(replace(make_split(), digest="another"), tmp_path)
+
+
+@pytest.mark.parametrize("rest", ["[1]", '{"step": 1e999}', '{"step": null}', "[" * 100_000])
+def test_damaged_notes_beside_the_tensors_are_no_crash(
+    trained_for_two_steps, make_split, tmp_path, rest
+):
+    path = tmp_path / "state.safetensors"
+    with safe_open(path, "pt") as stored:
+        about = stored.metadata()
+    save_file(load_file(path), path, about | {"rest": rest})
+    assert step_of(tmp_path) == 0
+    with pytest.raises(UserError, match="is damaged"):
+        restore(make_split(), tmp_path)
+    save_file(load_file(path), path, about | {"training": rest})
+    with pytest.raises(UserError, match=r"is damaged|other options"):
+        restore(make_split(), tmp_path)

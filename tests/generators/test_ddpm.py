@@ -385,6 +385,12 @@ def test_more_steps_than_it_was_trained_with(copied, ddpm, edit):
     assert "100 steps" in text
 
 
+@pytest.mark.parametrize("steps", [10**9, 0, -1, "1000", 1.5, None, True])
+def test_a_number_of_steps_that_nobody_trained_with(copied, ddpm, edit, steps):
+    edit(copied / SCHEDULER, num_train_timesteps=steps)
+    assert f"trained with {steps!r} steps" in refusal(lambda: ddpm(copied))
+
+
 def test_more_steps_than_the_solver_tells_apart(trained, ddpm):
     text = refusal(lambda: ddpm(trained, sampler="dpm-solver++", steps=1000))
     assert "sampler-steps is 1000" in text

@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 from fedeas_app.errors import UserError
 from fedeas_app.files import write_bytes
 from fedeas_app.generators import checkpoint as checkpoint_module
-from fedeas_app.generators import training as module
+from fedeas_app.generators import saving
 from fedeas_app.generators.card import Origin
 from fedeas_app.generators.checkpoint import step_of
 from fedeas_app.generators.trainer import Trainer, Training
@@ -438,7 +438,7 @@ def test_a_target_that_cannot_be_finished_is_a_sentence(make_split, tmp_path, mo
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(module, "create_directory", full)
+    monkeypatch.setattr(saving, "create_directory", full)
     with pytest.raises(UserError, match="cannot be written"):
         train(make_split(), replace(MICRO, steps=2), tmp_path / "a", cadence=Cadence(1, 9))
     assert (tmp_path / "a.training" / "state.safetensors").exists()
@@ -515,7 +515,7 @@ def test_a_finished_training_that_could_not_be_saved_is_saved_without_training_a
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(module, "create_directory", fail)
+        patch.setattr(saving, "create_directory", fail)
         with pytest.raises(UserError, match="No space left"):
             train(make_split(), MICRO, tmp_path / "a", cadence=Cadence(1000, 10))
     monkeypatch.setattr(Trainer, "advance", lambda self: pytest.fail("trained again"))
@@ -527,6 +527,6 @@ def test_safetensors_own_error_for_a_full_disk_is_a_sentence(make_split, tmp_pat
     def fail(*_):
         raise SafetensorError("Error while serializing: I/O error: No space left")
 
-    monkeypatch.setattr(module, "create_directory", fail)
+    monkeypatch.setattr(saving, "create_directory", fail)
     with pytest.raises(UserError, match=r"cannot be saved in .*No space left.*repeat the command"):
         train(make_split(), MICRO, tmp_path / "a")

@@ -86,10 +86,21 @@ class Run:
         return self._process.poll() is None
 
 
+GENERATORS = {
+    "shipped": (),
+    "federated": (
+        "--set=generator=federated", "--set=generator-rounds=2", "--set=generator-epochs=1",
+        "--set=train-samples=300",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("generator", GENERATORS)
 def test_one_seed_gives_the_same_bits_deployed_and_simulated(
-    sites: Federation, tmp_path: Path
+    sites: Federation, tmp_path: Path, generator: str
 ) -> None:
-    words = ("digits", "--set=num-clients=3", "--set=rounds=2", "--set=sampler-steps=4")
+    few = ("--set=num-clients=3", "--set=rounds=2", "--set=sampler-steps=4")
+    words = ("digits", *few, *GENERATORS[generator])
     run = Run(sites, tmp_path, *words)
     run.finish()
     own_cache = f"--set=cache-dir={tmp_path / 'simulated-cache'}"

@@ -15,6 +15,7 @@ from real_runs import BIN, MARK, Command, processes
 from safetensors.numpy import load_file, save_file
 
 from fedeas_app import budget, data
+from fedeas_app.checkpoint import load_checkpoint
 from fedeas_app.generators import pretrained
 from fedeas_app.settings import Settings, read_toml
 
@@ -200,7 +201,7 @@ def test_an_interrupted_run_keeps_what_is_finished_and_leaves_no_process(
 ) -> None:
     words = ["run", *SMALL, "--set=rounds=1000", "--set=policy=none", "--set=run-name=r"]
     places = [f"--set=cache-dir={cache}", f"--set=output-dir={tmp_path / 'runs'}"]
-    with running([*words, *places], marked_environment) as run:
+    with running([*words, "--set=checkpoint-every=500", *places], marked_environment) as run:
         wait_for(tmp_path / "runs/r/rounds.jsonl", lines=3)
         for number in numbers:  # an impatient user presses Ctrl-C again while processes end
             run.send_signal(number)
@@ -208,7 +209,11 @@ def test_an_interrupted_run_keeps_what_is_finished_and_leaves_no_process(
         complaint = last_words(run)
     assert run.returncode == 1
     assert complaint.startswith("Error: Interrupted")
-    assert len(rounds_of(tmp_path / "runs/r")) >= 3
+    last = rounds_of(tmp_path / "runs/r")[-1]["round"]
+    assert last >= 2
+    kept = load_checkpoint(tmp_path / "runs/r")
+    assert kept is not None
+    assert kept.server_round in (last - 1, last)  # its line is written just before it is kept
     assert json.loads((tmp_path / "runs/r/summary.json").read_text())["status"] == "failed"
     assert not processes(marked_environment[MARK])
 

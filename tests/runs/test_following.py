@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from fedeas_app.runs.following import Following, GrowingLines
 
 
@@ -39,6 +41,18 @@ def test_a_file_that_was_written_anew_is_read_again(tmp_path):
     assert lines.take() == [{"n": 1}]
 
 
+def test_the_training_of_its_generator_is_followed(tmp_path):
+    run = Following(tmp_path)
+    run.look()
+    assert (run.generator_rounds, run.generator_loss) == (0, None)
+    append(tmp_path / "generator.jsonl", '{"round": 1, "loss": 0.5}\n')
+    run.look()
+    assert (run.generator_rounds, run.generator_loss) == (1, 0.5)
+    append(tmp_path / "generator.jsonl", '{"round": 2, "loss": null}\n')
+    run.look()
+    assert (run.generator_rounds, run.generator_loss) == (2, None)
+
+
 def test_a_run_is_followed(tmp_path):
     run = Following(tmp_path / "r")
     run.look()
@@ -54,3 +68,20 @@ def test_a_run_is_followed(tmp_path):
     append(tmp_path / "r/rounds.jsonl", '{"round": 2, "failures": {"0": "lost"}}\n')
     run.look()
     assert (run.rounds, run.accuracy) == (1, 0.5)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "nonsense", "[1]", "null", '{"round": "x", "accuracy": 0.5}', '{"partition-id": []}',
+        '{"round": 1, "accuracy": NaN}', '{"round": 1, "accuracy": "0.5"}', "[" * 100_000,
+        '{"round": 1, "loss": []}', b"\xff\xfe".decode("latin-1"),
+    ],
+)  # fmt: skip
+def test_a_damaged_line_is_left_out(tmp_path, line):
+    run = Following(tmp_path)
+    for name in ("preparation", "rounds"):
+        append(tmp_path / f"{name}.jsonl", line + "\n")
+    append(tmp_path / "rounds.jsonl", '{"round": 2, "accuracy": 0.25}\n')
+    run.look()
+    assert (run.ready, run.images, run.rounds, run.accuracy) == (0, 0, 2, 0.25)

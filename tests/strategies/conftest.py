@@ -23,10 +23,11 @@ class Round:
 
     record = staticmethod(record)
 
-    def __init__(self, settings, clients, server_round=1, nodes=None):
+    def __init__(self, settings, clients, server_round=1, nodes=None, sizes=None):
         nodes = nodes or [1000 - k for k in range(clients)]
         orders = {k: Order(beta=2.0 + k, share=10 * k) for k in range(clients)}
-        people = tuple(ClientPlan(k, 10 + k, 5, 0, 0.0, 0.0, 0.0) for k in range(clients))
+        sizes = sizes or [10 + k for k in range(clients)]
+        people = tuple(ClientPlan(k, sizes[k], 5, 0, 0.0, 0.0, 0.0) for k in range(clients))
         plan = Plan(2.0, people, dict(enumerate(nodes)), orders)
         self.strategy = make_strategy(settings, plan)
         self.arrays = record(
@@ -59,7 +60,8 @@ class Round:
         )
 
     def reply(self, partition, arrays=None, extras=None, **metrics):
-        values = {"num-examples": 10 + partition, "oui": 0.2 + partition / 50, "loss": 1.0}
+        declared = self.strategy.declared()[partition]
+        values = {"num-examples": declared, "oui": 0.2 + partition / 50, "loss": 1.0}
         values |= {"state-lost": 0} if self.strategy.has_state else {}
         values |= {key.replace("_", "-"): value for key, value in metrics.items()}
         content = RecordDict(
@@ -86,7 +88,8 @@ class Round:
 def begin(configure):
     """Start a round of a strategy."""
 
-    def make(clients=3, server_round=1, nodes=None, **keys):
-        return Round(configure(**({"strategy": "fedavg"} | keys)), clients, server_round, nodes)
+    def make(clients=3, server_round=1, nodes=None, sizes=None, **keys):
+        chosen = configure(**({"strategy": "fedavg"} | keys))
+        return Round(chosen, clients, server_round, nodes, sizes)
 
     return make

@@ -24,11 +24,9 @@ def by_hand(updates, sizes, epsilon):
 
 @pytest.mark.parametrize("epsilon", [1e-3, 0.5])
 def test_weights_are_sizes_times_agreement(begin, epsilon):
-    started = begin(strategy="fedalign", align_epsilon=epsilon)
+    started = begin(strategy="fedalign", align_epsilon=epsilon, sizes=SIZES)
     models = [model(started, update) for update in UPDATES]
-    result = started.aggregate(
-        started.reply(k, models[k], num_examples=SIZES[k]) for k in (1, 2, 0)
-    )
+    result = started.aggregate(started.reply(k, models[k]) for k in (1, 2, 0))
     weights, a = by_hand(UPDATES, SIZES, epsilon)
     # Δ̄ = (0.3, 0.4, 0): cosines 0.8, 0.6, −0.6.
     assert a == pytest.approx([0.8, 0.6, 0.0])
@@ -42,23 +40,23 @@ def test_weights_are_sizes_times_agreement(begin, epsilon):
 
 def test_equal_updates_and_no_update_at_all_weigh_by_size(begin):
     for update, agreement in [((1.0, 2.0, 3.0), 1.0), ((0.0, 0.0, 0.0), 0.0)]:
-        started = begin(strategy="fedalign")
+        started = begin(strategy="fedalign", sizes=SIZES)
         same = model(started, update)
-        result = started.aggregate(started.reply(k, same, num_examples=SIZES[k]) for k in range(3))
+        result = started.aggregate(started.reply(k, same) for k in range(3))
         assert [p.weight for p in result.report.participants] == pytest.approx([0.1, 0.3, 0.6])
         assert [p.score for p in result.report.participants] == pytest.approx([agreement] * 3)
 
 
 def test_the_angle_does_not_depend_on_the_length_or_on_the_starting_point(begin):
     def weights(scale, origin):
-        started = begin(strategy="fedalign")
+        started = begin(strategy="fedalign", sizes=[1, 1, 1])
         started.arrays = started.record(
             np.full((2, 3), origin, np.float32), np.zeros(3, np.float32), np.array(4, np.int64)
         )
         started.strategy.configure_train(1, started.arrays, None, None)
         updates = [np.float32(update) * scale for update in UPDATES]
         models = [model(started, update) for update in updates]
-        result = started.aggregate(started.reply(k, models[k], num_examples=1) for k in range(3))
+        result = started.aggregate(started.reply(k, models[k]) for k in range(3))
         return [p.weight for p in result.report.participants]
 
     assert weights(1.0, 0.0) == pytest.approx(weights(16.0, 0.0), rel=1e-6)
@@ -80,11 +78,9 @@ def test_buffers_have_no_say(begin):
 def test_both_factors_multiply(begin):
     ouis = [0.1, 0.3, 0.2]
     keys = {"oui_rho": 0.5, "oui_gamma": 2.0, "oui_epsilon": 0.01, "align_epsilon": 0.1}
-    started = begin(strategy="fedoui-fedalign", **keys)
+    started = begin(strategy="fedoui-fedalign", sizes=SIZES, **keys)
     models = [model(started, update) for update in UPDATES]
-    result = started.aggregate(
-        started.reply(k, models[k], num_examples=SIZES[k], oui=ouis[k]) for k in (2, 1, 0)
-    )
+    result = started.aggregate(started.reply(k, models[k], oui=ouis[k]) for k in (2, 1, 0))
     alone = begin(strategy="fedoui")
     s = [
         p.score

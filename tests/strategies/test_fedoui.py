@@ -70,10 +70,8 @@ def test_degenerate_rounds_have_weights_of_sum_one(begin, ouis):
 
 
 def test_a_whole_round_applies_the_published_weights(begin):
-    started = begin(clients=5, strategy="fedoui")
-    result = started.aggregate(
-        started.reply(k, num_examples=SIZES[k], oui=OUI[k]) for k in (3, 1, 4, 0, 2)
-    )
+    started = begin(clients=5, strategy="fedoui", sizes=SIZES)
+    result = started.aggregate(started.reply(k, oui=OUI[k]) for k in (3, 1, 4, 0, 2))
     found = result.report.participants
     assert [p.partition for p in found] == [0, 1, 2, 3, 4]
     assert [p.weight for p in found] == pytest.approx(WEIGHTS, abs=5e-5)

@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord
 
+from fedeas_app.client import Order
+from fedeas_app.preparation import ClientPlan
+
 NAMES = ["layer.weight", "layer.bias"]
 
 
@@ -118,6 +121,19 @@ def test_a_variate_is_not_expected_where_none_was_sent(begin):
     started = begin(clients=2, strategy="fedavg")
     result = started.aggregate([started.reply(0, extras=started.model(0)), started.reply(1)])
     assert list(result.report.failures) == [0]
+
+
+@pytest.mark.parametrize("weights", ["clients", "examples"])
+def test_a_client_that_comes_later_leaves_it_the_mean_of_all(begin, weights):
+    """Two clients with c_k = Δ_0 and Δ_1; then a third with c_2 = 0: c = Σ p_k c_k all the same."""
+    started = begin(clients=2, strategy="scaffold", scaffold_weights=weights)
+    started.aggregate([started.reply(0), started.reply(1)])
+    sizes = [10, 11, 30] if weights == "examples" else [1, 1, 1]
+    started.strategy.plan.admit(77, ClientPlan(2, 30, 0, 0, 0.0, 0.0, 0.0), Order())
+    expected = moved(started, [n / sum(sizes) for n in sizes], [0, 1])
+    (sent, *_) = following(started)
+    for name in NAMES:
+        assert np.allclose(sent.content["extras"][name].numpy(), expected[name], atol=1e-6)
 
 
 def test_clients_go_on_from_their_last_reply_that_counted(begin):

@@ -71,11 +71,9 @@ def test_nobody_is_asked_to_evaluate(begin):
 
 
 def test_the_model_is_the_weighted_mean_and_the_report_says_who_counted(begin):
-    started = begin(clients=3)
     sizes, losses = [10, 30, 60], [3.0, 2.0, 1.0]
-    result = started.aggregate(
-        started.reply(k, num_examples=sizes[k], loss=losses[k], oui=0.1 * k) for k in (2, 0, 1)
-    )
+    started = begin(clients=3, sizes=sizes)
+    result = started.aggregate(started.reply(k, loss=losses[k], oui=0.1 * k) for k in (2, 0, 1))
     weights = [0.1, 0.3, 0.6]
     for name in ("layer.weight", "layer.bias"):
         expected = sum(
@@ -119,6 +117,8 @@ def test_equal_models_do_not_drift_and_a_model_that_stands_still_has_no_drift(be
 
 
 STRATEGIES = sorted(strategies.STRATEGIES)
+CHOOSING = {"krum", "multikrum"}  # some weigh nothing
+ROBUST = CHOOSING | {"fedmedian", "fedtrimmedavg"}
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -131,7 +131,7 @@ def test_bits_do_not_depend_on_the_order_of_arrival_or_on_node_ids(begin, strate
     expected = outcome(range(6))
     weights = [p.weight for p in expected[1].participants]
     assert sum(weights) == pytest.approx(1.0)
-    assert min(weights) > 0
+    assert min(weights) >= 0 if strategy in CHOOSING else min(weights) > 0
     for seed in range(4):
         order = np.random.default_rng(seed).permutation(6).tolist()
         assert outcome(order, nodes=[3, 9, 4, 8, 5, 7]) == expected
@@ -181,6 +181,8 @@ def test_a_malformed_model_does_not_count_and_the_others_do(begin, case, caplog)
         ({"num_examples": float("nan")}, "num-examples is nan"),
         ({"num_examples": [10]}, r"num-examples is \[10\]"),
         ({"num_examples": None}, "num-examples is None"),
+        ({"num_examples": 11}, "num-examples is 11, but 10 when the client prepared"),
+        ({"num_examples": 10_000}, "num-examples is 10000, but 10 when the client prepared"),
         ({"oui": 1.001}, "oui is 1.001, not between 0 and 1"),
         ({"oui": -1e-9}, "oui is -1e-09, not between 0 and 1"),
         ({"oui": float("nan")}, "oui is nan, not a finite number"),
@@ -203,9 +205,9 @@ def test_impossible_metrics_do_not_count(begin, strategy, metrics, reason):
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_one_reply_with_nan_is_left_out_and_the_model_stays_finite(begin, strategy):
-    started = begin(clients=3, strategy=strategy)
+    started = begin(clients=6, strategy=strategy)
     spoilt = spoiled(started, 1, "layer.bias", np.full(3, np.nan, np.float32))
-    result = started.aggregate([started.reply(0), spoilt, started.reply(2)])
+    result = started.aggregate([started.reply(0), spoilt, *(started.reply(k) for k in range(2, 6))])
     assert list(result.report.failures) == [1]
     assert all(np.isfinite(array.numpy()).all() for array in result.arrays.values())
     assert sum(p.weight for p in result.report.participants) == pytest.approx(1.0)
@@ -213,20 +215,20 @@ def test_one_reply_with_nan_is_left_out_and_the_model_stays_finite(begin, strate
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_arrays_keep_their_types_and_counters_are_never_averaged(begin, strategy):
-    started = begin(clients=3, strategy=strategy)
-    result = started.aggregate(started.reply(k) for k in range(3))
+    started = begin(clients=5, strategy=strategy)
+    result = started.aggregate(started.reply(k) for k in range(5))
     assert list(result.arrays) == list(started.arrays)
     for name, array in started.arrays.items():
         assert result.arrays[name].numpy().dtype == array.numpy().dtype
         assert result.arrays[name].numpy().shape == array.numpy().shape
-    assert result.arrays["steps"].numpy() == 20
+    steps, said = result.arrays["steps"].numpy(), [0, 10, 20, 30, 40]
+    assert steps in said if strategy in ROBUST else steps == 40
 
 
 @pytest.mark.parametrize("strategy", ["fedavg", "fedprox", "scaffold", "moon", "fedadam"])
 def test_unequal_clients_weigh_by_their_examples(begin, strategy):
-    started = begin(clients=3, strategy=strategy)
-    sizes = [10, 30, 60]
-    result = started.aggregate(started.reply(k, num_examples=sizes[k]) for k in (2, 0, 1))
+    started = begin(clients=3, strategy=strategy, sizes=[10, 30, 60])
+    result = started.aggregate(started.reply(k) for k in (2, 0, 1))
     assert [p.weight for p in result.report.participants] == pytest.approx([0.1, 0.3, 0.6])
 
 
@@ -320,7 +322,7 @@ def test_a_round_with_fewer_replies_than_wanted_does_not_count(begin, wanted, co
     result = started.aggregate(replies)
     assert (result.arrays is not None) is counts
     if not counts:
-        text = "its reply is one of 2, but min-replies is 3."
+        text = "its reply is one of 2, but the round needs 3."
         late = "no reply within 3600 seconds"
         assert result.report.failures == {0: text, 1: "Out of memory.", 2: late, 3: text}
 

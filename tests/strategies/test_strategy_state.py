@@ -9,7 +9,11 @@ from flwr.app import ArrayRecord, ConfigRecord
 from fedeas_app.strategies.registry import STRATEGIES
 from fedeas_app.strategies.state import StrategyState
 
-KEYS = {"oui_window": 2, "oui_smoothing": 0.5, "fraction_train": 0.5}
+# The last two for what three clients a round allow.
+KEYS = {
+    "oui_window": 2, "oui_smoothing": 0.5, "fraction_train": 0.5,
+    "trim_fraction": 0.4, "malicious_clients": 0,
+}  # fmt: skip
 
 
 def go_through(started, server_round):

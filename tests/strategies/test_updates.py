@@ -189,3 +189,85 @@ def test_only_the_partitions_that_weigh_are_looked_at():
             updates.add(k, one)
         spread = updates.spread({0: 0.25, 2: 0.75}, ["w"])
     assert list(spread.squares) == list(spread.products) == [0, 2]
+
+
+def kept(start, records):
+    updates = Updates(start)
+    for k, one in enumerate(records):
+        updates.add(k, one)
+    return updates
+
+
+def moved(start, one, name):
+    return one[name].numpy().astype(np.float64) - start[name].numpy().astype(np.float64)
+
+
+def test_norms_are_those_of_the_updates_over_the_arrays_named():
+    start, *records = models(4)
+    with kept(start, records) as updates:
+        norms = updates.norms(["w", "double"])
+    for k, one in enumerate(records):
+        both = [moved(start, one, name).ravel() for name in ("w", "double")]
+        assert norms[k] == pytest.approx(np.linalg.norm(np.concatenate(both)))
+
+
+def test_a_clipped_update_is_scaled_in_the_arrays_named_and_nowhere_else():
+    start, *records = models(4)
+    with kept(start, records) as updates:
+        updates.clip({0: 0.25, 1: 1.0, 2: 0.0}, ["w", "double"])
+        alone = [updates.average({k: 1.0}) for k in range(3)]
+        norms = updates.norms(["w", "double"])
+        spread = updates.spread({0: 0.5, 2: 0.5}, ["w"])
+    for name in ("w", "double"):
+        at = start[name].numpy().astype(np.float64)
+        expected = (at + 0.25 * moved(start, records[0], name)).astype(at.dtype)
+        assert np.allclose(alone[0][name].numpy(), expected, rtol=1e-6)
+        assert np.array_equal(alone[2][name].numpy(), start[name].numpy())
+    for name in ("half", "scalar", "steps"):
+        assert np.array_equal(alone[0][name].numpy(), records[0][name].numpy())
+    assert all(alone[1][name].data == records[1][name].data for name in alone[1])
+    assert norms[2] == 0
+    assert spread.squares[0] == pytest.approx((moved(start, records[0], "w") ** 2).sum() / 16)
+
+
+@pytest.mark.parametrize("block", [1, 7, 2**21])
+def test_a_rule_sees_all_clients_side_by_side_whatever_the_block(monkeypatch, block):
+    monkeypatch.setattr("fedeas_app.strategies.updates._BLOCK", block)
+    start, *records = models(5)
+    with kept(start, records) as updates:
+        updates.clip({2: 0.5}, ["w"])
+        merged = updates.combine([0, 2, 3], lambda values: values.max(axis=0))
+    at = start["w"].numpy().astype(np.float64)
+    clipped = [at + (0.5 if k == 2 else 1) * moved(start, records[k], "w") for k in (0, 2, 3)]
+    assert list(merged) == list(start)
+    assert np.allclose(merged["w"].numpy(), np.max(clipped, axis=0), rtol=1e-6)
+    assert merged["half"].numpy().dtype == np.float16
+    assert merged["empty"].numpy().shape == (0, 3)
+
+
+def test_of_counters_a_rule_gets_the_lower_median():
+    values = [2**60 + 1, 3, 2**62, 7]
+    records = [record(steps=np.array(v, np.int64)) for v in values]
+    with kept(records[0], records) as updates:
+        steps = updates.combine(range(4), lambda block: block.mean(axis=0))["steps"].numpy()
+    assert (steps, steps.dtype, steps.shape) == (7, np.int64, ())
+
+
+def test_who_weighs_nothing_has_no_say_in_counters():
+    records = [record(steps=np.array(v, np.int64)) for v in (3, 2**62)]
+    with kept(records[0], records) as updates:
+        assert updates.average({0: 1.0, 1: 0.0})["steps"].numpy() == 3
+
+
+def test_memory_of_a_rule_does_not_grow_with_the_number_of_clients(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    size, count = 1_000_000, 50
+    with Updates(record(w=np.zeros(size, np.float32))) as updates:
+        for k in range(count):
+            updates.add(k, record(w=np.full(size, k, np.float32)))
+        tracemalloc.start()
+        merged = updates.combine(range(count), lambda block: np.median(block, axis=0))
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert np.all(merged["w"].numpy() == 24.5)
+    assert peak < 100e6  # all 50 models in float64 are 400 MB

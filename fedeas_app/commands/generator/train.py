@@ -7,12 +7,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import click
 import typer
 from rich.progress import Progress, TextColumn
 
 from fedeas_app.commands.configuration import ConfigArgument, SetOption, load_settings
 from fedeas_app.commands.console import err, one_sentence, out
 from fedeas_app.commands.generator.drawing import OutOption, progress_bar
+from fedeas_app.commands.generator.federated import train_federatedly
 from fedeas_app.errors import UserError
 from fedeas_app.settings import Settings
 
@@ -39,6 +41,12 @@ Processes = Annotated[
 ]
 CheckpointEvery = Annotated[int, typer.Option(min=1, help="Steps between two checkpoints.")]
 SamplesEvery = Annotated[int, typer.Option(min=1, help="Steps between two pictures of samples.")]
+Federated = Annotated[
+    bool,
+    typer.Option(
+        "--federated", help="Simulated clients train it together, as the keys generator-… say."
+    ),
+]
 
 
 @one_sentence
@@ -56,12 +64,17 @@ def train(  # noqa: PLR0913, PLR0917 - an argument for each option
     processes: Processes = 1,
     checkpoint_every: CheckpointEvery = 500,
     samples_every: SamplesEvery = 1000,
+    federated: Federated = False,
 ) -> None:
     """Train a class-conditional DDPM on the training set of a dataset.
 
     The same command again continues an interrupted training. Until it is finished, its last
     checkpoint and pictures of what it draws lie in DIR.training.
     """
+    if federated:
+        train_federatedly(config, overrides, target, click.get_current_context())
+        _say_where(target)
+        return
     from fedeas_app.generators.trainer import Training
     from fedeas_app.generators.training import Cadence
 
@@ -94,7 +107,11 @@ def _run(
     except KeyboardInterrupt:
         err.print(_interrupted(target, training.steps), style="yellow", soft_wrap=True)
         raise typer.Exit(_INTERRUPTED) from None
-    option = shlex.quote(f"generator={target.absolute()}")
+    _say_where(target)
+
+
+def _say_where(target: Path) -> None:
+    option = shlex.quote(f"generator={target.expanduser().absolute()}")
     out.print(
         f"The generator is in {target}; judge it with fedeas generator evaluate, use it with "
         f"--set {option}.",

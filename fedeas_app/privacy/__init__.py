@@ -1,0 +1,1 @@
+"""Differential privacy of what clients train: noise, and what it is worth."""

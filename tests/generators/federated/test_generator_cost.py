@@ -1,0 +1,35 @@
+"""What a generator costs, before it is trained."""
+
+import pytest
+
+from fedeas_app.generators.federated import cost as module
+from fedeas_app.generators.federated.cost import estimate
+from fedeas_app.generators.federated.network import make_network
+
+SHAPE = (8, 8, 1)
+
+
+@pytest.fixture
+def _a_step_takes_two_seconds(monkeypatch):
+    monkeypatch.setattr(module, "_time_step", lambda *_: 2.0)
+
+
+@pytest.mark.usefixtures("_a_step_takes_two_seconds")
+@pytest.mark.parametrize(("transfer", "each"), [("float32", 4), ("float16", 2)])
+def test_bytes_and_seconds_by_hand(job, transfer, each):
+    settings = job(
+        generator_rounds=10, generator_epochs=3, generator_fraction=0.5, generator_transfer=transfer
+    )
+    count = sum(p.numel() for p in make_network(settings, SHAPE, 10).parameters())
+    cost = estimate(settings, SHAPE, 10, [65, 64, 10])  # 2, 1 and 1 batches of 64
+    assert cost.parameters == count
+    assert cost.rounds == 5.0
+    assert cost.model_bytes == each * count
+    assert cost.client_bytes == 2 * 5 * each * count + 4 * count
+    assert cost.longest_seconds == 2.0 * 5 * 3 * 2
+    assert cost.total_seconds == 2.0 * 5 * 3 * 4
+    assert cost.to_dict()["client-bytes"] == cost.client_bytes
+
+
+def test_a_step_is_timed(job):
+    assert 0 < estimate(job(generator_batch_size=4), SHAPE, 10, [4]).step_seconds < 60

@@ -1,0 +1,279 @@
+"""Runs that train their generator first: real clients and server in one process."""
+
+import json
+import re
+from collections import Counter
+
+import pytest
+import torch
+from fake_grid import FakeGrid, failed
+from flwr.app import Context, RecordDict
+from safetensors.torch import load_file
+
+import server_app
+from fedeas_app.errors import UserError
+from fedeas_app.generators import open_generator
+from fedeas_app.settings import Settings
+
+WEIGHTS = "generator/unet/diffusion_pytorch_model.safetensors"
+
+
+def start(settings, tamper=None, grid=None):
+    grid = grid or FakeGrid(settings, settings.num_clients, tamper=tamper)
+    server_app.main(grid, Context(1, 0, {}, RecordDict(), settings.to_flat()))
+    return settings.output_path / settings.run_name
+
+
+def lines(run, drop=("seconds",)):
+    text = (run / "generator.jsonl").read_text(encoding="utf-8").splitlines()
+    return [{k: v for k, v in json.loads(line).items() if k not in drop} for line in text]
+
+
+def read(run, name):
+    return json.loads((run / name).read_text(encoding="utf-8"))
+
+
+def broken_off(settings, server_round, kind="train.generator"):
+    """Break a run off when the first client of a round has answered."""
+
+    def tamper(partition, request, reply):
+        config = request.content["config"]
+        if request.metadata.message_type == kind and config["server-round"] == server_round:
+            raise KeyboardInterrupt
+        return reply
+
+    with pytest.raises(KeyboardInterrupt):
+        start(settings, tamper)
+    return settings.output_path / settings.run_name
+
+
+def same_weights(first, second, file=WEIGHTS):
+    return (first / file).read_bytes() == (second / file).read_bytes()
+
+
+def test_the_clients_train_it_and_then_use_it(whole):
+    settings = whole(generator_samples_every=2, generator_checked=8)
+    grid = FakeGrid(settings, 3)
+    run = start(settings, grid=grid)
+    asked = Counter(msg.metadata.message_type for msg in grid.requests)
+    assert asked == {
+        "query.outlook": 3, "train.generator": 9, "query.generator": 3, "query.prepare": 3,
+        "train": 3,
+    }  # fmt: skip
+    assert [line["round"] for line in lines(run)] == [1, 2, 3]
+    for line in lines(run):
+        assert sum(line["weights"].values()) == pytest.approx(1)
+        assert line["failures"] == {}
+    assert not (run / "generator.training").exists()
+    pictures = sorted(path.name for path in (run / "generator/samples").iterdir())
+    assert pictures == ["round-00002.png", "round-00003.png"]
+    card = read(run, "generator/card.json")
+    assert card["data"] == {"dataset": "digits", "revision": None, "split": "train", "images": 120}
+    assert card["federated"]["clients"] == 3
+    assert card["federated"]["generator-rounds"] == 3
+    found = read(run, "generator-copies.json")
+    assert (found["checked"], len(found["clients"])) == (3 * 8, 3)
+    assert set(read(run, "summary.json")["seconds"]) == {"load", "generator", "prepare", "train"}
+    assert read(run, "plan.json")["synthetic"] > 0
+
+    plain = {"generator": str(run / "generator"), "generation-precision": "float32"}
+    found = open_generator(Settings.parse(settings.to_flat() | plain))
+    assert found.digest == read(run, "plan.json")["generator-digest"]
+    assert found.image_shape == (8, 8, 1)
+    assert found.class_names == tuple("0123456789")
+
+
+def test_a_seed_gives_the_same_bits(job):
+    first = start(job("first", generator_fraction=0.5))
+    second = start(job("second", generator_fraction=0.5), None)
+    other = start(job("other", generator_fraction=0.5, seed=1))
+    assert same_weights(first, second)
+    assert lines(first) == lines(second)
+    assert not same_weights(first, other)
+
+
+def test_half_of_the_clients_a_round(job):
+    run = start(job(generator_fraction=0.5, generator_rounds=5))
+    took_part = [tuple(line["weights"]) for line in lines(run)]
+    assert {len(who) for who in took_part} == {2}
+    assert len(set(took_part)) > 1
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"generator_transfer": "float16"},
+        {"generator_strategy": "fedadam", "generator_embeddings": "movers", "generator_mu": 0.1},
+    ],
+)
+def test_an_interrupted_one_goes_on_to_the_same_bits(job, keys):
+    whole = start(job("whole", **keys))
+    broken = broken_off(job(**keys), 3)
+    assert (broken / "generator.training/checkpoint.safetensors").is_file()
+    assert len(lines(broken)) == 2
+    grid = FakeGrid(job(**keys, resume=True), 3)
+    start(job(**keys, resume=True), grid=grid)
+    rounds = [m for m in grid.requests if m.metadata.message_type == "train.generator"]
+    assert len(rounds) == 3
+    assert same_weights(broken, whole)
+    assert lines(broken) == lines(whole)
+
+
+def test_what_was_written_after_the_checkpoint_is_dropped(job):
+    broken = broken_off(job(checkpoint_every=2), 3)
+    with (broken / "generator.jsonl").open("a") as stream:
+        stream.write('{"round": 3}\n')
+    start(job(checkpoint_every=2, resume=True))
+    assert [line["round"] for line in lines(broken)] == [1, 2, 3]
+
+
+def test_it_does_not_go_on_with_other_data(job):
+    broken = broken_off(job(), 2)
+    manifest = read(broken, "manifest.json")
+    manifest["digests"]["train"] = "another"
+    (broken / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(UserError, match="was begun with another train"):
+        start(job(resume=True))
+
+
+def test_a_finished_one_is_not_trained_again(whole):
+    keys = {"rounds": 2, "generator_rounds": 1}
+    broken = broken_off(whole(**keys), 2, kind="train")
+    before = (broken / WEIGHTS).read_bytes()
+    grid = FakeGrid(whole(**keys, resume=True), 3)
+    start(whole(**keys, resume=True), grid=grid)
+    assert "train.generator" not in {msg.metadata.message_type for msg in grid.requests}
+    assert (broken / WEIGHTS).read_bytes() == before
+
+
+def test_a_client_that_fails_does_not_stop_it(job):
+    def tamper(partition, request, reply):
+        is_first = request.content["config"].get("server-round") == 1
+        fail = partition == 1 and request.metadata.message_type == "train.generator" and is_first
+        return failed("no")(partition, _as_train(request), reply) if fail else reply
+
+    run = start(job(), tamper)
+    assert list(lines(run)[0]["failures"].values()) == ["no"]
+    assert list(lines(run)[0]["weights"]) == ["0", "2"]
+    assert list(lines(run)[1]["weights"]) == ["0", "1", "2"]
+
+
+def _as_train(request):
+    request.metadata.message_type = "train"
+    return request
+
+
+def test_when_all_fail_the_run_says_why(job):
+    def tamper(partition, request, reply):
+        if request.metadata.message_type != "train.generator":
+            return reply
+        return failed("out of paper")(partition, _as_train(request), reply)
+
+    with pytest.raises(UserError, match=r"Round 1 has no usable reply: out of paper"):
+        start(job(), tamper)
+
+
+def test_without_synthesis_there_is_nothing_to_train(whole):
+    run = start(whole(policy="none"))
+    assert not (run / "generator").exists()
+    assert not (run / "generator.jsonl").exists()
+
+
+def test_alone_it_ends_with_the_generator(job):
+    run = start(job(policy="none", generator_rounds=1))
+    assert (run / WEIGHTS).is_file()
+    assert read(run, "summary.json")["status"] == "completed"
+    assert not (run / "rounds.jsonl").exists()
+
+
+def test_a_digest_that_was_promised_is_held_against_it(job):
+    with pytest.raises(UserError, match="the clients have trained is ") as told:
+        start(job("first", generator_rounds=1, generator_digest="0" * 64))
+    digest = re.search(r"trained is (\w{64});", str(told.value))[1]
+    start(job("second", generator_rounds=1, generator_digest=digest))
+
+
+def test_copies_stop_the_run_where_the_configuration_says_so(job, monkeypatch):
+    monkeypatch.setattr(
+        "fedeas_app.generators.federated.copies.copies_among", lambda made, own: len(made) // 2
+    )
+    keys = {"generator_rounds": 1, "generator_checked": 8}
+    start(job("allowed", **keys, generator_max_copies=0.5))
+    with pytest.raises(UserError, match=r"^12 of 24 images .* generator-max-copies is 0\.4;"):
+        start(job(**keys, generator_max_copies=0.4))
+
+
+def test_an_answer_that_makes_no_sense_is_refused(job):
+    def tamper(partition, request, reply):
+        if request.metadata.message_type == "query.generator":
+            reply.content["metrics"]["copies"] = 9
+        return reply
+
+    with pytest.raises(UserError, match="copies is 9, not a whole number from 0 to 8"):
+        start(job(generator_rounds=1, generator_checked=8), tamper)
+
+
+@pytest.mark.parametrize("who", ["central", "local"])
+def test_its_updates_get_noise_as_the_classifiers_do_and_are_counted(whole, job, who):
+    keys = {
+        "privacy": who, "clip_norm": 0.5, "noise_multiplier": 1e-3, "noise_source": "seed",
+        "strategy": "fedavg", "generator_rounds": 1,
+    }  # fmt: skip
+    private, plain = start(whole("private", **keys)), start(job("plain", generator_rounds=1))
+    assert read(private, "privacy.json")["releases"] == {"0": 2, "1": 2, "2": 2}
+    assert not same_weights(private, plain)
+
+
+def test_a_node_that_comes_back_under_another_id_takes_part_again(job):
+    settings = job(generator_rounds=4)
+    grid = FakeGrid(settings, {10: 0, 11: 1, 12: 2})
+
+    def tamper(partition, request, reply):
+        if request.metadata.message_type == "train.generator" and partition == 0:
+            if request.content["config"]["server-round"] == 1:
+                grid.leave(12)
+            if request.content["config"]["server-round"] == 2:
+                grid.join(99, 2, {"partition-id": 2, "num-partitions": 3})
+        return reply
+
+    grid.tamper = tamper
+    run = start(settings, grid=grid)
+    took_part = [list(line["weights"]) for line in lines(run)]
+    assert took_part[0] == took_part[1] == ["0", "1"]
+    assert took_part[-1] == ["0", "1", "2"]
+    assert read(run, "summary.json")["status"] == "completed"
+
+
+TOLD = {
+    "query.outlook": {"partition-id", "num-examples", "synthetic", "skew"},
+    "train.generator": {"partition-id", "num-examples", "oui", "loss"},
+    "query.generator": {"partition-id", "checked", "copies"},
+}
+
+
+def test_nodes_with_images_of_their_own_tell_no_more_than_is_documented(configure, tmp_path):
+    from own_data import OWN_KEYS, write_site
+
+    sites = {
+        k: {"partition-id": k, "data-path": str(write_site(tmp_path / f"site-{k}", digits))}
+        for k, digits in {0: [0, 1, 2], 1: [3, 4, 5, 6, 7, 8, 9]}.items()
+    }
+    keys = {
+        "generator": "federated", "policy": "fedeas", "generator_rounds": 2, "sampler_steps": 2,
+        "generator_epochs": 1, "generator_samples_every": 0, "rounds": 1, "beta": 1.0,
+        "cache_dir": str(tmp_path / "cache"),
+    }  # fmt: skip
+    settings = configure(**OWN_KEYS | keys)
+    grid = FakeGrid(settings, dict(enumerate(sites, 100)), node_configs=sites)
+    run = start(settings, grid=grid)
+    assert read(run, "generator/card.json")["data"]["dataset"] == "own"
+    for kind, metrics in TOLD.items():
+        replies = [r.content for r in grid.replies if r.metadata.message_type == kind]
+        assert replies
+        for content in replies:
+            assert set(content["metrics"]) == metrics
+            assert set(content) == {"metrics"} | (
+                {"arrays"} if kind == "train.generator" else set()
+            )
+    model = load_file(run / "model.safetensors")
+    assert all(torch.isfinite(w).all() for w in model.values())
