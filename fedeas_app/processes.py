@@ -6,13 +6,16 @@ they are. A guard outlives whoever started the simulation, and ends them if it i
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 import psutil
 
 MARK = "FEDEAS_LAUNCH"
+_SERVER = "flwr-simulation"
 STOP_TIMEOUT = 10.0  # seconds for processes to end before they are killed
 
 
@@ -26,11 +29,17 @@ def end(mark: str) -> None:
     processes = _marked(mark)
     for process in processes:
         with suppress(psutil.NoSuchProcess):
-            process.terminate()
+            process.send_signal(_request_to_end(process))
     _, alive = psutil.wait_procs(processes, timeout=STOP_TIMEOUT)
     for process in [*alive, *_marked(mark)]:
         with suppress(psutil.NoSuchProcess):
             process.kill()
+
+
+def _request_to_end(process: psutil.Process) -> signal.Signals:
+    """Return the signal that a process hears: Ray takes SIGTERM away from Flower's server."""
+    is_server = any(Path(word).name == _SERVER for word in process.cmdline()[:2])
+    return signal.SIGINT if is_server else signal.SIGTERM
 
 
 class Guard:
