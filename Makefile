@@ -34,8 +34,10 @@ lint: install
 types: install
 	$(BIN)/mypy
 
+# Two files at a time; those with real processes and their time limits have the machine to themselves.
 unit: install
-	$(BIN)/python -m pytest -m "not long"
+	$(BIN)/python -m pytest -m "not long" -n 2 --dist loadfile --ignore=tests/integration
+	$(BIN)/python -m pytest -m "not long" tests/integration
 
 test-long: install
 	$(BIN)/python -m pytest -m long

@@ -25,7 +25,8 @@ class Use(NamedTuple):
     memory: float  # MiB, private
 
 
-def use(mark: str) -> Use:
+def use(mark: str) -> Use | None:
+    """Return what is held by now; None where all processes have ended."""
     held = []
     for process in processes(mark):
         try:
@@ -33,6 +34,8 @@ def use(mark: str) -> Use:
             held.append((process.num_threads(), process.num_fds(), memory))
         except psutil.Error:
             continue
+    if not held:
+        return None
     threads, descriptors, memory = (sum(each) for each in zip(*held, strict=True))
     return Use(len(held), threads, descriptors, memory)
 
@@ -45,9 +48,9 @@ def watched(
         [str(BIN / "fedeas"), *words], env=environment, stdout=subprocess.DEVNULL
     ) as run:
         while run.poll() is None:
-            finished = len(rounds_of(record))
-            if finished:
-                yield finished, use(environment[MARK])
+            finished, held = len(rounds_of(record)), use(environment[MARK])
+            if finished and held is not None:
+                yield finished, held
             time.sleep(0.5)
     assert run.returncode == 0
 
