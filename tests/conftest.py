@@ -1,5 +1,6 @@
 """What several test files share: small settings, a fake generator, Flower outside Flower."""
 
+import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,6 +11,9 @@ from fake_generator import FakeGenerator
 from flwr.supercore.task_identity import TaskIdentity
 
 from fedeas_app.settings import Settings
+
+# What runs tests side by side sets a width, and consoles keep what they find when they are made.
+os.environ.pop("COLUMNS", None)
 
 
 @pytest.fixture(autouse=True)
