@@ -23,7 +23,7 @@ def test_it_is_trained_recorded_used_and_can_be_had_alone(fedeas: Command, tmp_p
     run = tmp_path / "runs/whole"
     assert len((run / "generator.jsonl").read_text().splitlines()) == 2
     assert json.loads((run / "plan.json").read_text())["synthetic"] > 0
-    assert Image.open(run / "samples.png").size[0] > 100  # taken from the clients' caches
+    assert Image.open(run / "samples.png").size[0] > 2 * 8  # some, taken from the clients' caches
     assert not (run / "generator.training").exists()
     words = ("generator", "train", "digits", "--federated", "--out", str(tmp_path / "alone"))
     done = fedeas(*words, *SMALL, f"--set=cache-dir={tmp_path / 'cache'}")
