@@ -109,8 +109,8 @@ class RunRecord:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Time one phase of the run."""
-        started = time.perf_counter()
+        """Time one phase of the run; a first round starts with its phase."""
+        started = self._round_started = time.perf_counter()
         try:
             yield
         finally:
@@ -137,7 +137,7 @@ class RunRecord:
             self._append("preparation.jsonl", _kebab(asdict(client)))
 
     def add_plan(self, plan: Plan, settings: Settings) -> None:
-        """Keep the plan, and what it resolved of the settings; the first round starts here.
+        """Keep the plan, and what it resolved of the settings.
 
         If the run goes on, its plan stays: it says what was made, where now all is in the caches.
         """
@@ -146,7 +146,6 @@ class RunRecord:
             self._write_json("plan.json", plan.to_dict())
         self._write_config(resolved)
         self._tracking.configure(resolved)
-        self._round_started = time.perf_counter()
 
     def add_latecomer(self, client: ClientPlan, plan: Plan) -> None:
         """Keep that a client is ready that came, or came back, during the rounds."""

@@ -166,6 +166,17 @@ def test_phases_are_timed_also_when_they_fail(configure, monkeypatch):
     assert content(record, "summary.json")["seconds"] == {"load": 2.5, "train": 1.0}
 
 
+def test_rounds_take_no_longer_than_their_phase(configure, monkeypatch):
+    record = RunRecord(configure())
+    times = iter([10.0, 12.5, 14.0, 15.0])
+    monkeypatch.setattr("fedeas_app.runs.record.time.perf_counter", lambda: next(times))
+    with record.phase("train"):
+        record.add_round(0, {"accuracy": 0.1}, None)
+        record.add_round(1, {"accuracy": 0.2}, report())
+    assert [line["seconds"] for line in lines(record, "rounds.jsonl")] == [2.5, 1.5]
+    assert content(record, "summary.json")["seconds"] == {"train": 5.0}
+
+
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
