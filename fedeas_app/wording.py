@@ -61,3 +61,9 @@ def listed(items: Sequence[Any], most: int = 12) -> str:
     words = ", ".join(map(str, items[:most]))
     more = len(items) - most
     return f"{words} and {more:,} more" if more > 0 else words
+
+
+def in_one_line(value: Any) -> str:
+    """Return a value's text, escaped where it would break a line or a terminal."""
+    text = str(value)
+    return text if text.isprintable() else repr(text)

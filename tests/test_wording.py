@@ -2,7 +2,16 @@
 
 import pytest
 
-from fedeas_app.wording import duration, listed, number, percent, plural, seconds, whole
+from fedeas_app.wording import (
+    duration,
+    in_one_line,
+    listed,
+    number,
+    percent,
+    plural,
+    seconds,
+    whole,
+)
 
 
 @pytest.mark.parametrize(
@@ -46,3 +55,17 @@ def test_counts_agree_with_their_nouns():
 def test_a_long_list_is_cut():
     assert listed(range(3)) == "0, 1, 2"
     assert listed(list(range(1005)), 2) == "0, 1 and 1,003 more"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("fedavg", "fedavg"),
+        (0.1, "0.1"),
+        ("größer", "größer"),
+        ("a\nb", "'a\\nb'"),
+        ("\x1b[2J", "'\\x1b[2J'"),
+    ],
+)
+def test_no_text_breaks_a_line(value, text):
+    assert in_one_line(value) == text

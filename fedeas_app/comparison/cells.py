@@ -12,7 +12,7 @@ from fedeas_app.comparison.reading import CELLS
 from fedeas_app.errors import UserError
 from fedeas_app.generators.registry import POOL
 from fedeas_app.settings import AUTO, OWN, Settings, Value
-from fedeas_app.wording import plural
+from fedeas_app.wording import in_one_line, plural
 
 PLACES: Final = (
     "output-dir", "run-name", "cache-dir", "cache-limit-gb", "tracker", "prepare-timeout",
@@ -193,7 +193,9 @@ def _sentence(problem: str, where: list[str], total: int) -> str:
 def _words(values: Values, shared: Values) -> str:
     """Name a cell by what it does not share with all."""
     own = {key: value for key, value in values.items() if shared.get(key) != value}
-    return ", ".join(f"{key}={value}" for key, value in (own or values).items())
+    return ", ".join(
+        f"{in_one_line(key)}={in_one_line(value)}" for key, value in (own or values).items()
+    )
 
 
 def _only(key: str, values: Iterable[Any]) -> Callable[[Settings], bool]:

@@ -107,6 +107,12 @@ def test_a_contradiction_names_its_cell(tmp_path):
     assert str(caught.value).endswith("(in strategy=fedprox, proximal-mu=0.0).")
 
 
+def test_a_value_with_a_line_break_breaks_no_sentence(tmp_path):
+    with pytest.raises(UserError) as caught:
+        made(tmp_path, {"policy": ["none", "\n"], "seed": [0]})
+    assert str(caught.value).endswith("(in policy='\\n', seed=0).")
+
+
 def test_a_cell_without_rounds_is_refused(tmp_path):
     with pytest.raises(UserError, match="generator-only is true, but a comparison"):
         made(tmp_path, {"generator": ["federated"], "generator-only": [True]})
