@@ -6,12 +6,11 @@ from typing import Any, Final
 
 from fedeas_app.comparison.cells import Cell, Resolve, essence, matters, resolved
 from fedeas_app.comparison.grid import Grid, Values
+from fedeas_app.comparison.labels import labels
 from fedeas_app.errors import UserError
 from fedeas_app.settings import Settings, Value
 
 _FIRST: Final = ("strategy", "policy", "beta", "alpha")
-_BY_VALUE_ALONE: Final = ("strategy", "policy")
-_SYMBOLS: Final = {"beta": "β", "alpha": "α", "oui-gamma": "γ", "oui-rho": "ρ"}
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,7 @@ def design(cells: Sequence[Cell], grid: Grid, resolve: Resolve = Settings.parse)
     """
     groups = _by_arm(cells)
     varied = _varied([group[0].settings for group in groups])
-    arms = [_arm(group, varied) for group in groups]
+    arms = _arms(groups, varied)
     chosen = _baselines(arms, grid.baseline, resolve) if grid.baseline else []
     arms = [_with_baseline(arm, chosen, grid.baseline) for arm in arms]
     _require_pairs(arms, chosen)
@@ -94,32 +93,26 @@ def _varied(arms: Sequence[Settings]) -> tuple[str, ...]:
     return tuple(sorted(keys, key=lambda k: _FIRST.index(k) if k in _FIRST else len(_FIRST)))
 
 
-def _arm(cells: Sequence[Cell], varied: Sequence[str]) -> PlannedArm:
-    settings = cells[0].settings
+def _arms(groups: Sequence[Sequence[Cell]], varied: Sequence[str]) -> list[PlannedArm]:
+    values = [_values(cells[0].settings, varied) for cells in groups]
+    return [
+        PlannedArm(label or _only(cells[0].settings), own, _in_order(cells))
+        for label, own, cells in zip(labels(values), values, groups, strict=True)
+    ]
+
+
+def _values(settings: Settings, varied: Sequence[str]) -> dict[str, Value]:
     has = essence(settings)
-    values = {key: resolved(key, settings) for key in varied if key in has}
-    in_order = tuple(sorted(cells, key=lambda cell: cell.seed))
-    return PlannedArm(_label(values, settings), values, in_order)
+    return {key: resolved(key, settings) for key in varied if key in has}
 
 
-def _label(values: Values, settings: Settings) -> str:
-    if not values:  # the only arm there is
-        return f"{settings.strategy} {settings.policy}"
-    return " ".join(
-        number_text(value)
-        if key in _BY_VALUE_ALONE
-        else f"{_SYMBOLS.get(key, key)}={number_text(value)}"
-        for key, value in values.items()
-    )
+def _only(settings: Settings) -> str:
+    """Name the only arm there is."""
+    return f"{settings.strategy} {settings.policy}"
 
 
-def number_text(value: Value) -> str:
-    """Return a value as a person writes it: 12 and not 12.0, but no digit lost."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, float) and float(f"{value:g}") == value:
-        return f"{value:g}"
-    return str(value)
+def _in_order(cells: Sequence[Cell]) -> tuple[Cell, ...]:
+    return tuple(sorted(cells, key=lambda cell: cell.seed))
 
 
 def _baselines(arms: Sequence[PlannedArm], wanted: Values, resolve: Resolve) -> list[PlannedArm]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from fedeas_app.budget import TOTAL_POLICIES
+from fedeas_app.comparison.labels import unsaid
 from fedeas_app.comparison.reading import Comparison
 from fedeas_app.comparison.statistics import PairedDifference, Spread
 from fedeas_app.comparison.summary import (
@@ -86,7 +87,14 @@ def _accuracy(summaries: Sequence[ArmSummary], comparison: Comparison) -> TextTa
     )
     header = ("arm", "seeds", "final (%)", "best (%)", "AUC", *reached)
     notes = (f"{missing}.",) if missing else ()
-    return TextTable("Test accuracy", header, rows, (*notes, _SPREAD_NOTE))
+    return TextTable(
+        "Test accuracy", header, rows, (*notes, *_label_notes(comparison), _SPREAD_NOTE)
+    )
+
+
+def _label_notes(comparison: Comparison) -> tuple[str, ...]:
+    values = unsaid({arm.label: arm.values for arm in comparison.arms})
+    return (f"Where an arm says nothing else: {values}.",) if values else ()
 
 
 def _cost(summaries: Sequence[ArmSummary], comparison: Comparison) -> TextTable:

@@ -27,6 +27,7 @@ MANY = 8  # more lines than this are drawn in panels of their own
 RANGE = "Bands, where drawn, reach from the lowest to the highest seed."
 _CLEAR = 4  # bands of more lines than this in one panel would hide each other
 _PANEL = 1.35  # inches
+_HEADING = 30  # characters, as many as are above a panel without reaching the next one
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,8 @@ def _panels(theme: Theme, lines: Sequence[Series], scale: Scale, dashed: Series)
             _draw_envelope(panel, theme, lines)
         _draw_reference(panel, theme, dashed)
         _draw_line(panel, theme, line, band=True)
-        heading(panel, theme, fitted(line.label, 40))
+        heading(panel, theme, fitted(line.label, _HEADING))
+    for panel in axes:  # they share their axes: only now is it known how far these reach
         _scale(panel, scale)
     if len(axes) > len(lines):  # the last place stays empty: the panel above it is the lowest
         axes[-1].set_visible(False)

@@ -47,6 +47,21 @@ def test_accuracy(compared):
     assert table.rows[2] == ("uniform", "1", "20.0", "20.0", "0.150", "–")
 
 
+def test_a_note_says_what_the_labels_leave_out(tmp_path):
+    few = {"policy": ["none"], "local-epochs": [5], "seed": [0]}
+    curves = {(policy, 0): [0.2, 0.5] for policy in (*BLOCK["policy"], "full")}
+    many = {"policy": [*BLOCK["policy"], "full"], "local-epochs": [1], "seed": [0]}
+    table = tables(table_of(tmp_path, curves, many, few))[0]
+    assert [row[0] for row in table.rows] == [
+        "none",
+        "fedeas",
+        "uniform",
+        "full",
+        "none local-epochs=5",
+    ]
+    assert "Where an arm says nothing else: local-epochs=1." in table.notes
+
+
 def test_cost_marks_what_came_from_the_cache_and_matched_budgets(compared):
     table = tables(compared)[1]
     assert table.rows == (

@@ -44,5 +44,18 @@ def test_many_arms_have_panels_without_what_would_need_equal_rounds():
     assert "dashed line is the first arm" in picture.caption
 
 
+def test_panels_reach_as_far_as_the_best_arm_and_their_headings_do_not_meet():
+    low, high = make_run((0.1, 0.2), REAL), make_run((0.5, 0.9), REAL)
+    many = [
+        (f"fedavg fedeas-no-entropy β=3.4 arm {n}", {}, [high if n else low]) for n in range(10)
+    ]
+    figure = work.of_comparison(make_comparison(many)).draw()
+    figure.draw_without_rendering()
+    assert all(axes.get_ylim()[0] == 0 and axes.get_ylim()[1] > 90 for axes in figure.axes)
+    left, right = (axes._left_title.get_window_extent() for axes in figure.axes[:2])
+    assert left.x1 < right.x0
+    assert right.x1 < figure.bbox.x1
+
+
 def test_without_rounds_there_is_nothing_to_draw():
     assert isinstance(work.of_comparison(make_comparison([("a", {}, [make_run(())])])), Missing)
