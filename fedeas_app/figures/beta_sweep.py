@@ -12,6 +12,7 @@ from fedeas_app.comparison.reading import Arm, Comparison
 from fedeas_app.figures.arms import deviation, spread
 from fedeas_app.figures.picture import Missing, Picture
 from fedeas_app.figures.style import Theme, canvas, legend_below, legend_height, look
+from fedeas_app.settings import Value
 
 _TITLE = "Accuracy against β"
 _CAPTION = (
@@ -56,7 +57,7 @@ def of_comparison(comparison: Comparison) -> Picture | Missing:
 
 def sweeps(comparison: Comparison) -> list[Sweep]:
     """Return the groups of at least two arms that differ in β alone."""
-    groups: dict[str, list[tuple[float, Arm]]] = {}
+    groups: dict[Any, list[tuple[float, Arm]]] = {}
     for arm in comparison.arms:
         beta = arm.values.get("beta")
         if arm.runs and isinstance(beta, int | float):
@@ -66,7 +67,11 @@ def sweeps(comparison: Comparison) -> list[Sweep]:
 
 def _sweep(comparison: Comparison, group: Sequence[tuple[float, Arm]]) -> Sweep:
     betas, arms = zip(*sorted(group, key=lambda pair: pair[0]), strict=True)
-    return Sweep(_rest(arms[0], "beta") or _policy(arms[0]), betas, arms, _bounds(comparison, arms))
+    return Sweep(_label(arms[0]) or _policy(arms[0]), betas, arms, _bounds(comparison, arms))
+
+
+def _label(arm: Arm) -> str:
+    return " ".join(word for word in arm.label.split(" ") if not word.startswith("β="))
 
 
 def _bounds(comparison: Comparison, arms: Sequence[Arm]) -> dict[str, Arm]:
@@ -78,14 +83,9 @@ def _bounds(comparison: Comparison, arms: Sequence[Arm]) -> dict[str, Arm]:
     }
 
 
-def _rest(arm: Arm, *without: str) -> str:
-    """Put what an arm has in common with others into words."""
-    named = ("strategy", "policy")  # their values say enough
-    return " ".join(
-        f"{value}" if key in named else f"{key}={value}"
-        for key, value in arm.values.items()
-        if key not in without
-    )
+def _rest(arm: Arm, *without: str) -> frozenset[tuple[str, Value]]:
+    """Return what an arm may have in common with others."""
+    return frozenset(item for item in arm.values.items() if item[0] not in without)
 
 
 def _policy(arm: Arm) -> str:
@@ -104,39 +104,40 @@ def _words(sweep: Sweep) -> str:
 
 
 def _draw(theme: Theme, found: Sequence[Sweep]) -> Figure:
-    labels = [sweep.label for sweep in found] + [
-        label for sweep in found for label in _bound_labels(sweep)
-    ]
-    figure, axes = canvas(theme, 4.6 + legend_height(labels), rows=2, sharex=True)
+    bounds = _shared_bounds(found)
+    names = [sweep.label for sweep in found] + [arm.label for arm, _ in bounds]
+    figure, axes = canvas(theme, 4.6 + legend_height(names), rows=2, sharex=True)
     for each, measure in zip(axes, _MEASURES, strict=True):
-        handles = [
-            handle
-            for index, sweep in enumerate(found)
-            for handle in _draw_sweep(each, theme, index, sweep, measure)
-        ]
+        handles = [_draw_sweep(each, theme, n, sweep, measure) for n, sweep in enumerate(found)]
+        handles += [_draw_bound(each, theme, arm, users, measure) for arm, users in bounds]
         each.set_ylabel(_MEASURES[measure])
     axes[-1].set_xlabel("β")
     legend_below(figure, theme, handles)
     return figure
 
 
-def _bound_labels(sweep: Sweep) -> list[str]:
-    return [arm.label for arm in sweep.bounds.values()]
+def _shared_bounds(found: Sequence[Sweep]) -> list[tuple[Arm, list[int]]]:
+    """Return each bound once, with the places of the sweeps that it belongs to."""
+    users: dict[str, tuple[Arm, list[int]]] = {}
+    for index, sweep in enumerate(found):
+        for arm in sweep.bounds.values():
+            users.setdefault(arm.label, (arm, []))[1].append(index)
+    return list(users.values())
 
 
-def _draw_sweep(axes: Axes, theme: Theme, index: int, sweep: Sweep, measure: str) -> list[Any]:
+def _draw_sweep(axes: Axes, theme: Theme, index: int, sweep: Sweep, measure: str) -> Any:
     style = look(theme, index)
     values = [_values(arm, measure) for arm in sweep.arms]
-    line = axes.errorbar(
+    return axes.errorbar(
         sweep.betas, [np.mean(each) for each in values], yerr=[deviation(each) for each in values],
         color=style.color, linestyle=style.linestyle, marker=style.marker, markersize=5,
         linewidth=1.7, elinewidth=1.3, capsize=2.5, label=sweep.label,
     )  # fmt: skip
-    bounds = [
-        axes.axhline(
-            float(np.mean(_values(arm, measure))), color=style.color, linestyle=_BOUNDS[policy],
-            linewidth=1.3, label=arm.label,
-        )
-        for policy, arm in sweep.bounds.items()
-    ]  # fmt: skip
-    return [line, *bounds]
+
+
+def _draw_bound(axes: Axes, theme: Theme, arm: Arm, users: Sequence[int], measure: str) -> Any:
+    """Draw a bound in the colour of its sweep, or in no sweep's if several have it."""
+    color = look(theme, users[0]).color if len(users) == 1 else theme.neutral
+    mean = float(np.mean(_values(arm, measure)))
+    dashes = _BOUNDS[_policy(arm)]
+    return axes.axhline(mean, color=color, linestyle=dashes, linewidth=1.3, label=arm.label)

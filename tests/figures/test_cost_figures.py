@@ -6,6 +6,7 @@ from made_up_runs import make_comparison, make_run
 
 from fedeas_app.figures import beta_sweep, tradeoff
 from fedeas_app.figures.picture import Missing
+from fedeas_app.figures.style import LIGHT
 
 REAL = [[40, 0, 2], [3, 50, 0]]
 
@@ -87,6 +88,21 @@ def test_strategies_are_swept_apart_and_beta_is_in_order():
         ("fedoui", (2.0, 12.0)),
         ("fedavg", (2.0, 6.0)),
     ]
+
+
+def test_a_bound_that_sweeps_share_is_drawn_once_and_in_no_colour_of_theirs():
+    def arm(policy, beta=None):
+        keys = {"policy": policy} | ({} if beta is None else {"beta": beta})
+        label = policy if beta is None else f"{policy} β={beta:g}"
+        return (label, keys, [make_run(**keys)])
+
+    made = [arm(policy, beta) for policy in ("fedeas", "uniform") for beta in (2.0, 6.0)]
+    figure = beta_sweep.of_comparison(make_comparison([arm("none"), *made])).draw()
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
+        "fedeas", "uniform", "none",
+    ]  # fmt: skip
+    (bound,) = (line for line in figure.axes[0].lines if line.get_label() == "none")
+    assert bound.get_color() == LIGHT.neutral
 
 
 def test_one_beta_is_no_sweep():
