@@ -52,14 +52,9 @@ format: install
 table: install
 	$(BIN)/python bench/digits_table.py
 
-# The stages one by one, each a command of its own: see docs/performance.md.
+# Each is a command of its own: see docs/performance.md.
 bench: install
-	$(BIN)/python bench/start.py $(BENCH)
-	$(BIN)/python bench/rounds.py $(BENCH) $(if $(DATASET),--dataset $(DATASET))
-	$(if $(DATASET),$(BIN)/python bench/flower_style.py $(BENCH) --dataset $(DATASET))
-	$(BIN)/python bench/aggregation.py $(BENCH)
-	$(BIN)/python bench/oui.py $(BENCH) $(if $(DATASET),--dataset $(DATASET))
-	$(BIN)/python bench/compression.py $(BENCH) $(if $(DATASET),--dataset $(DATASET))
+	$(BIN)/python bench/suite.py $(BENCH) $(if $(DATASET),--dataset $(DATASET))
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

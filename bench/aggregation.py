@@ -1,7 +1,8 @@
 """Seconds and memory of averaging a round's replies: ours, numpy's floor, and Flower's.
 
-* floor: every reply is read once, multiplied by its weight and added up in float64, in order, and
-  nothing is checked or kept;
+* floor: every reply is read once, as Flower reads it, multiplied by its weight and added up in
+  float64, in order, and nothing is checked or kept;
+* uncopied: the same, but numpy looks at the bytes where they lie, which Flower's reading copies;
 * ours: what the server does: names, shapes and types are compared, every value is looked at, the
   model is kept until all weights are known, and the sum is taken in order of client;
 * flower: `aggregate_arrayrecords` of Flower's own strategies, which takes a list of all replies.
@@ -26,16 +27,20 @@ from typing import Annotated
 import numpy as np
 import typer
 from flwr.app import Array, ArrayRecord, MetricRecord, RecordDict
-from measuring import command, megabytes, print_table, take_turns, tool
+from measuring import command, megabytes, print_goals, print_table, take_turns, tool
 from numpy.typing import NDArray
 
+from fedeas_app.arrays import decode
 from fedeas_app.files import sha256
 from fedeas_app.models import make_model
 from fedeas_app.settings import Settings
 from fedeas_app.strategies.updates import Updates
 
-SIDES = ("floor", "ours", "flower")
-Bits = dict[str, NDArray[np.generic]]
+SIDES = ("floor", "uncopied", "ours", "flower")
+Values = NDArray[np.generic]
+Bits = dict[str, Values]
+
+SLOWEST = 1.5  # the goal, in times the floor's seconds
 
 
 def main(
@@ -120,14 +125,16 @@ def weights(replies: int) -> dict[int, float]:
     return {number: (number + 1) / total for number in range(replies)}
 
 
-def floor(start: Bits, replies: int, timer: Timer) -> Bits:
+def floor(
+    start: Bits, replies: int, timer: Timer, read: Callable[[Array], Values] = Array.numpy
+) -> Bits:
     """Read once and add up."""
     share = weights(replies)
     mean = {name: np.zeros(array.shape) for name, array in start.items()}
     for number, record in made(start, replies):
         with timer:
             for name in mean:
-                mean[name] += np.multiply(record[name].numpy(), share[number], dtype=np.float64)
+                mean[name] += np.multiply(read(record[name]), share[number], dtype=np.float64)
     return {name: total.astype(start[name].dtype) for name, total in mean.items()}
 
 
@@ -160,6 +167,7 @@ def flower(start: Bits, replies: int, timer: Timer) -> Bits:
 
 RULES: dict[str, Callable[[Bits, int, Timer], Bits]] = {
     "floor": floor,
+    "uncopied": partial(floor, read=decode),
     "ours": ours,
     "flower": flower,
 }
@@ -168,8 +176,8 @@ RULES: dict[str, Callable[[Bits, int, Timer], Bits]] = {
 def tell(turns: dict[str, list[dict[str, float | str]]], replies: int, model: str) -> None:
     """Print what came out."""
     seconds = {n: statistics.median(float(t["seconds"]) for t in ts) for n, ts in turns.items()}
-    memory = {n: max(float(t["memory"]) for t in ts) for n, ts in turns.items()}
     size = float(next(iter(turns.values()))[0]["model"])
+    models = {n: max(float(t["memory"]) for t in ts) / size for n, ts in turns.items()}
     same = {n: ts[0]["digest"] == turns["floor"][0]["digest"] for n, ts in turns.items()}
     print(f"{replies:,} replies of {model}, {megabytes(size)} each\n")
     print_table(
@@ -179,13 +187,29 @@ def tell(turns: dict[str, list[dict[str, float | str]]], replies: int, model: st
                 name,
                 f"{seconds[name]:.2f}",
                 f"{seconds[name] / seconds['floor']:.2f}",
-                megabytes(memory[name]),
-                f"{memory[name] / size:.1f}",
+                megabytes(models[name] * size),
+                f"{models[name]:.1f}",
                 "yes" if same[name] else "no",
             )
             for name in turns
         ),
     )
+    print_goals(goals(seconds, models, same["ours"]))
+
+
+def goals(
+    seconds: dict[str, float], models: dict[str, float], same: bool
+) -> Iterator[tuple[str, str, bool]]:
+    """Yield what is asked for, what came out, and whether that is enough."""
+    ratio = seconds["ours"] / seconds["floor"]
+    yield f"{SLOWEST:g} times the floor's time", f"{ratio:.2f}", ratio <= SLOWEST
+    yield "the floor's bits", "yes" if same else "no", same
+    beside = models["ours"] - models["floor"]
+    yield "about the floor's memory, in models", f"{beside:+.1f}", beside <= 1
+    if "flower" in seconds:
+        for what, sides in (("faster", seconds), ("smaller", models)):
+            share = sides["flower"] / sides["ours"]
+            yield f"{what} than Flower's function", f"{share:.1f} times", share > 1
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ from measuring import (
     command,
     marked,
     megabytes,
+    print_goals,
     print_table,
     take_turns,
     tool,
@@ -40,6 +41,8 @@ from rounds import HERE, Side, Work, configure, ours, prepare
 from fedeas_app.commands.launcher import Simulation
 from fedeas_app.processes import cores
 from fedeas_app.settings import Settings
+
+FASTER = 1.5  # the goal
 
 
 def main(
@@ -77,7 +80,7 @@ def quickstart(settings: Settings, place: Path) -> Side:
         try:
             with PeakMemory(lambda: marked(mark)) as memory:
                 simulation.submit().wait()
-            side = read(out, Finished(time.perf_counter() - begin, memory.peak))
+            side = read(out, Finished(time.perf_counter() - begin, memory.peak, memory.parts))
             if len(side.seconds) < settings.rounds:
                 raise SystemExit(simulation.complaints())
         finally:
@@ -134,7 +137,8 @@ def tell(turns: dict[str, list[Side]]) -> None:
         ),
     )
     theirs, ours = a_round.values()
-    print(f"\nfedeas run is {theirs / ours:.2f} times as fast")
+    speed = theirs / ours
+    print_goals([(f"{FASTER:g} times as fast", f"{speed:.2f} times", speed >= FASTER)])
 
 
 if __name__ == "__main__":

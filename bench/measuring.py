@@ -7,11 +7,12 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import psutil
 import typer
@@ -19,7 +20,21 @@ import typer
 T = TypeVar("T")
 
 MARK = "FEDEAS_BENCH"  # in the environment of all processes of one measurement
+_VERDICT = {True: "met", False: "missed"}
 _SAMPLE = 0.5  # seconds between looks at the memory
+
+# What the processes of a run are, and how a word of their command lines begins, in this order.
+ROLES: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("SuperLink", ("flower-superlink",)),
+    ("SuperExec", ("flower-superexec",)),
+    ("server and simulation", ("flwr-simulation",)),
+    ("`flwr run`, which follows the log", ("flwr",)),
+    ("a worker with its clients", ("default_worker.py", "ray::IDLE", "ray::ClientAppActor")),
+    ("Ray's own", ("gcs_server", "raylet", "ray::", "dashboard.py", "monitor.py", "log_monitor.py",
+                   "agent.py", "main.py")),
+    ("the floor", ("floor.py",)),
+    ("the command line and its guard", ("fedeas", "fedeas_app.processes")),
+)  # fmt: skip
 
 
 def command(main: Callable[..., object]) -> None:
@@ -58,10 +73,11 @@ def _timer(side: Callable[[], object]) -> Callable[[], float]:
 
 @dataclass(frozen=True)
 class Finished:
-    """A command that ended: its wall time and the most memory that all its processes had."""
+    """A command that ended: its wall time, the most memory that its processes had, and whose."""
 
     seconds: float
     peak: int
+    parts: Sequence[tuple[str, int]] = ()
 
 
 def run(command: Sequence[str | Path], **environment: str) -> Finished:
@@ -83,7 +99,7 @@ def run(command: Sequence[str | Path], **environment: str) -> Finished:
         status = process.wait()
     if status:
         raise SystemExit(f"{' '.join(map(str, command))} failed with status {status}")
-    return Finished(time.perf_counter() - begin, memory.peak)
+    return Finished(time.perf_counter() - begin, memory.peak, memory.parts)
 
 
 def tool(name: str) -> Path:
@@ -91,24 +107,25 @@ def tool(name: str) -> Path:
     return Path(sys.executable).parent / name
 
 
-class PeakMemory:
-    """Looks at the memory of processes again and again while the block runs.
+class Watch(ABC):
+    """Looks at something again and again in a thread while the block runs, and once after it.
 
-    Proportional set sizes are added up, so that a page which several share counts once.
-
-    Attributes
+    Parameters
     ----------
-    peak : int
-        The largest sum met, in bytes.
+    pause : float
+        Seconds between two looks.
     """
 
-    def __init__(self, processes: Callable[[], Iterable[psutil.Process]]) -> None:
-        self._processes = processes
+    def __init__(self, pause: float) -> None:
+        self._pause = pause
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
-        self.peak = 0
 
-    def __enter__(self) -> "PeakMemory":
+    @abstractmethod
+    def look(self) -> None:
+        """Look once."""
+
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -117,8 +134,53 @@ class PeakMemory:
         self._thread.join()
 
     def _watch(self) -> None:
-        while not self._over.wait(_SAMPLE):
-            self.peak = max(self.peak, sum(map(proportional_size, self._processes())))
+        over = False
+        while not over:
+            over = self._over.wait(self._pause)
+            self.look()
+
+
+class PeakMemory(Watch):
+    """Looks at the memory of processes again and again while the block runs.
+
+    Proportional set sizes are added up, so that a page which several share counts once.
+
+    Attributes
+    ----------
+    peak : int
+        The largest sum met, in bytes.
+    parts : list of tuple of str and int
+        The processes of that sum: what each is, and its bytes.
+    """
+
+    def __init__(self, processes: Callable[[], Iterable[psutil.Process]]) -> None:
+        super().__init__(_SAMPLE)
+        self._processes = processes
+        self.peak = 0
+        self.parts: list[tuple[str, int]] = []
+
+    def look(self) -> None:
+        """Add up what all processes have now."""
+        parts = [(role(words(p)), proportional_size(p)) for p in self._processes()]
+        total = sum(size for _, size in parts)
+        if total > self.peak:
+            self.peak, self.parts = total, parts
+
+
+def words(process: psutil.Process) -> list[str]:
+    """Return the command line of a process, without directories; empty if it has ended."""
+    with suppress(psutil.Error):
+        return [Path(word).name for word in process.cmdline()]
+    return []
+
+
+def role(line: Sequence[str]) -> str:
+    """Say what a process is, from its command line without directories.
+
+    An interpreter and its options may come first; Ray's workers replace their command lines.
+    """
+    found = (name for word in line[:3] for name, known in ROLES if word.startswith(known))
+    return next(found, "other")
 
 
 def proportional_size(process: psutil.Process) -> int:
@@ -130,9 +192,14 @@ def proportional_size(process: psutil.Process) -> int:
     return 0
 
 
-def marked(mark: str, but: Collection[int] = ()) -> list[psutil.Process]:
-    """Return all processes with a mark in their environment, but not those of these ids."""
-    return [p for p in psutil.process_iter() if p.pid not in but and _carries(p, mark)]
+def marked(mark: str) -> list[psutil.Process]:
+    """Return all processes with a mark in their environment, and their children.
+
+    Ray's agents write their titles over their environments.
+    """
+    processes = list(psutil.process_iter(["ppid"]))
+    carrying = {process.pid for process in processes if _carries(process, mark)}
+    return [p for p in processes if p.pid in carrying or p.info["ppid"] in carrying]
 
 
 def _carries(process: psutil.Process, mark: str) -> bool:
@@ -146,6 +213,12 @@ def print_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     print(f"| {' | '.join(head)} |\n{'|---' * len(head)}|")
     for row in rows:
         print(f"| {' | '.join(map(str, row))} |", flush=True)
+
+
+def print_goals(goals: Iterable[tuple[str, str, bool]]) -> None:
+    """Print what is asked for, what came out, and whether that is enough."""
+    print()
+    print_table(("goal", "result", ""), ((*told, _VERDICT[met]) for *told, met in goals))
 
 
 def megabytes(size: float) -> str:

@@ -6,7 +6,7 @@ warming up. Where the floor has one thread, its final weights are the run's, bit
 sums inside a layer are taken in another order.
 
     python bench/rounds.py --dataset ~/cifar10
-    python bench/rounds.py --dataset ~/cifar10 --clients 100 --images 60000 --partitioner iid
+    python bench/rounds.py --dataset /usr/share/datasets/fashion-mnist --clients 100 --rounds 3
     python bench/rounds.py --quick
 """
 
@@ -22,13 +22,28 @@ from typing import Annotated
 import tomli_w
 import torch
 import typer
-from measuring import Finished, command, megabytes, print_table, run, take_turns, tool
+from measuring import (
+    Finished,
+    command,
+    megabytes,
+    print_goals,
+    print_table,
+    run,
+    take_turns,
+    tool,
+)
 from safetensors.torch import load_file
 
 from fedeas_app.processes import cores
 from fedeas_app.settings import Settings
 
 HERE = Path(__file__).parent
+
+# The goals: times the floor's seconds with a few clients and with many, times its memory, and how
+# far accuracies may be apart where the floor has several threads.
+SLOWEST, SLOWEST_OF_MANY, MANY = 1.15, 1.3, 100
+LARGEST = 2.0
+APART = 0.01
 
 
 @dataclass(frozen=True)
@@ -81,7 +96,7 @@ def main(  # noqa: PLR0913, PLR0917  # options of a command line
             "floor": partial(floor, settings, Path(place), threads),
             "fedeas run": partial(ours, settings, Path(place)),
         }
-        tell(take_turns(sides, repeats), threads)
+        tell(take_turns(sides, repeats), clients, threads)
 
 
 def configure(place: Path, work: Work) -> Settings:
@@ -142,7 +157,7 @@ def ours(settings: Settings, place: Path) -> Side:
     return Side([seconds for seconds, _ in told], told[-1][1], weights, finished)
 
 
-def tell(turns: dict[str, list[Side]], threads: int) -> None:
+def tell(turns: dict[str, list[Side]], clients: int, threads: int) -> None:
     """Print what came out."""
     a_round = {name: statistics.median(s.a_round for s in sides) for name, sides in turns.items()}
     memory = {name: max(s.finished.peak for s in sides) for name, sides in turns.items()}
@@ -162,7 +177,37 @@ def tell(turns: dict[str, list[Side]], threads: int) -> None:
             for name, sides in turns.items()
         ),
     )
-    print(f"\nFinal weights: {compare(turns['floor'][-1], turns['fedeas run'][-1])}")
+    print(f"\nFinal weights: {compare(turns['floor'][-1], turns['fedeas run'][-1])}\n")
+    print_table(("process", "how many", "memory at the peak"), whose(turns["fedeas run"]))
+    times, sizes = (of["fedeas run"] / of["floor"] for of in (a_round, memory))
+    print_goals(goals(turns, clients, times, sizes))
+
+
+def whose(sides: list[Side]) -> list[tuple[str, int, str]]:
+    """Return, of the largest run, the memory of each kind of process, the largest first."""
+    parts = max((side.finished for side in sides), key=lambda finished: finished.peak).parts
+    sizes: dict[str, list[int]] = {}
+    for role, size in parts:
+        sizes.setdefault(role, []).append(size)
+    ordered = sorted(sizes.items(), key=lambda item: -sum(item[1]))
+    return [(role, len(each), megabytes(sum(each))) for role, each in ordered]
+
+
+def goals(
+    turns: dict[str, list[Side]], clients: int, times: float, sizes: float
+) -> list[tuple[str, str, bool]]:
+    """Return what is asked for, what came out, and whether that is enough."""
+    limit = SLOWEST if clients < MANY else SLOWEST_OF_MANY
+    floor, ours = (turns[name][-1].accuracy for name in ("floor", "fedeas run"))
+    return [
+        (f"a round in {limit:g} times the floor's time", f"{times:.2f}", times <= limit),
+        (f"{LARGEST:g} times the floor's memory", f"{sizes:.2f}", sizes <= LARGEST),
+        (
+            f"the floor's accuracy, within {APART:g}",
+            f"{ours - floor:+.4f}",
+            abs(ours - floor) <= APART,
+        ),
+    ]
 
 
 def compare(one: Side, other: Side) -> str:

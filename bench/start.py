@@ -8,62 +8,83 @@ training step.
     python bench/start.py --quick
 """
 
+import math
 import os
 import statistics
 import subprocess
 import tempfile
-import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
-from measuring import MARK, command, marked, print_table, tool
+from measuring import MARK, Watch, command, marked, print_goals, print_table, tool, words
 
 from fedeas_app.processes import cores
 
+GOAL = 15.0  # seconds
 _LOOK = 0.05  # seconds between two looks at processes and files
 
-# What begins, in this order, and how it is recognised: in a command line, or in the record.
+# What begins, in this order, and how it is recognised: by a word at the beginning of a command
+# line, without its directory, or by a file of the record.
 PROCESSES = {
-    "the command line has read its configuration; SuperLink begins": "flower-superlink",
-    "SuperLink answers; `flwr run` begins": "flwr run",
-    "SuperLink's SuperExec begins": "flower-superexec",
-    "the simulation's process begins": "flwr-simulation",
-    "Ray begins": "gcs_server",
-    "Ray's workers begin": "default_worker.py",
+    "the command line has read its configuration; SuperLink begins": {"flower-superlink"},
+    "device and generator are being checked": {"fedeas_app.checking"},
+    "that is done, SuperLink answers; `flwr run` begins": {"flwr"},
+    "SuperLink's SuperExec begins": {"flower-superexec"},
+    "the simulation's process begins": {"flwr-simulation"},
+    "Ray begins": {"gcs_server"},
+    "Ray's workers begin": {"default_worker.py", "ray::IDLE", "ray::ClientAppActor"},
 }
-FILES = {
-    "the server app runs": "config.toml",
-    "data and model are loaded": "manifest.json",
-    "the clients are ready": "plan.json",
-    "the first model is evaluated; training begins": "rounds.jsonl",
-    "the first round is over": "checkpoint.safetensors",
+FIRST_ROUND = "the first round is over"
+FILES = {  # and how many lines they have by then at least
+    "the server app runs": ("config.toml", 0),
+    "data and model are loaded": ("manifest.json", 0),
+    "the clients are ready": ("plan.json", 0),
+    "the first model is evaluated; training begins": ("rounds.jsonl", 1),
+    FIRST_ROUND: ("rounds.jsonl", 2),
 }
 
 
-def main(repeats: int = 3, quick: bool = False) -> None:
+def main(repeats: int = 3, policy: str = "fedeas", quick: bool = False) -> None:
     """Print when each thing happens, in seconds from the command, as medians."""
-    run_once()  # what is to be cached gets cached
-    runs = [run_once() for _ in range(1 if quick else repeats)]
-    rows = []
+    run_once(policy)  # what is to be cached gets cached
+    runs = [run_once(policy) for _ in range(1 if quick else repeats)]
+    begins = {name: statistics.median(at(run, name) for run in runs) for name in runs[0]}
+    print_table(("what", "at (s)", "after"), rows(begins))
+    first_step = at(begins, FIRST_ROUND)
+    print_goals(
+        [
+            (
+                f"first training step within {GOAL:g} s",
+                f"{first_step:.1f} s at most, {cores()} cores",
+                first_step <= GOAL,
+            )
+        ]
+    )
+
+
+def at(run: Mapping[str, float], name: str) -> float:
+    """Return when something happened in a run; not a number where nobody saw it."""
+    return run.get(name, math.nan)
+
+
+def rows(begins: Mapping[str, float]) -> Iterator[tuple[str, str, str]]:
+    """Yield what happened, when, and how long after the one before."""
     before = 0.0
-    for name in runs[0]:
-        seconds = statistics.median(run.get(name, float("nan")) for run in runs)
-        rows.append((name, f"{seconds:.1f}", f"{seconds - before:+.1f}"))
+    for name, seconds in begins.items():
+        yield name, f"{seconds:.1f}", f"{seconds - before:+.1f}"
         before = seconds
-    print_table(("what", "at (s)", "after"), rows)
-    print(f"\n{cores()} cores")
 
 
-def run_once() -> dict[str, float]:
+def run_once(policy: str) -> dict[str, float]:
     """Run three small clients for a round; return when each thing happened, in order."""
     with tempfile.TemporaryDirectory(prefix="fedeas-bench-") as place:
         keys = {
             "num-clients": 3, "train-samples": 120, "test-samples": 60, "rounds": 1,
-            "local-epochs": 1, "policy": "none", "partitioner": "iid", "output-dir": place,
+            "local-epochs": 1, "policy": policy, "partitioner": "iid", "output-dir": place,
             "run-name": "run",
         }  # fmt: skip
         options = [f"--set={key}={value}" for key, value in keys.items()]
@@ -82,7 +103,7 @@ def run_once() -> dict[str, float]:
         return {name: when - begin for name, when in sorted(events.items(), key=lambda e: e[1])}
 
 
-class Watcher:
+class Watcher(Watch):
     """Notes when processes with a mark and files of a record are first seen.
 
     Attributes
@@ -92,41 +113,34 @@ class Watcher:
     """
 
     def __init__(self, mark: str, record: Path) -> None:
+        super().__init__(_LOOK)
         self._mark = mark
         self._record = record
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._known: set[int] = set()
         self.events: dict[str, float] = {}
 
-    def __enter__(self) -> "Watcher":
-        self._thread.start()
-        return self
+    def look(self) -> None:
+        """Note what is new."""
+        for name, when in [*self._processes(), *self._files()]:
+            self.events.setdefault(name, when)
 
-    def __exit__(self, *error: object) -> None:
-        self._over.set()
-        self._thread.join()
+    def _processes(self) -> Iterator[tuple[str, float]]:
+        """Yield when those begin that are not known yet.
 
-    def _watch(self) -> None:
-        while not self._over.wait(_LOOK):
-            for name, when in [*self._new_processes(), *self._new_files()]:
-                self.events.setdefault(name, when)
-
-    def _new_processes(self) -> Iterator[tuple[str, float]]:
-        """Yield what the processes begin that were not met before."""
-        for process in marked(self._mark, but=self._known):
+        All are looked at each time: one that has only just begun still has the command line of the
+        process that it comes from.
+        """
+        missing = {name: known for name, known in PROCESSES.items() if name not in self.events}
+        for process in marked(self._mark) if missing else ():
             with suppress(psutil.Error):
-                line = " ".join(process.cmdline())
-                for name, part in PROCESSES.items():
-                    if part in line:
-                        self._known.add(process.pid)
-                        yield name, process.create_time()
+                begins, first = process.create_time(), words(process)[:3]
+                yield from ((n, begins) for n, known in missing.items() if known & {*first})
 
-    def _new_files(self) -> Iterator[tuple[str, float]]:
-        for name, file in FILES.items():
-            if name not in self.events:
-                with suppress(OSError):
-                    yield name, (self._record / file).stat().st_mtime
+    def _files(self) -> Iterator[tuple[str, float]]:
+        for name, (file, lines) in FILES.items():
+            path = self._record / file
+            with suppress(OSError):
+                if name not in self.events and path.read_bytes().count(b"\n") >= lines:
+                    yield name, path.stat().st_mtime
 
 
 if __name__ == "__main__":

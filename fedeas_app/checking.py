@@ -13,6 +13,7 @@ import tomli_w
 from fedeas_app.errors import UserError
 from fedeas_app.settings import Settings
 
+_EVERYWHERE = ("auto", "cpu")  # devices that no machine lacks
 _REFUSED = 3  # the exit status where standard output says why
 
 
@@ -23,6 +24,8 @@ def check_elsewhere(settings: Settings) -> None:
     ------
     UserError
     """
+    if not _may_refuse(settings):
+        return
     done = subprocess.run(  # noqa: S603  # our own command line, no shell
         [sys.executable, "-m", __name__], input=tomli_w.dumps(settings.to_flat()),
         capture_output=True, encoding="utf-8", check=False,
@@ -32,6 +35,12 @@ def check_elsewhere(settings: Settings) -> None:
         raise UserError(done.stdout)
     if done.returncode:
         raise RuntimeError(done.stderr)
+
+
+def _may_refuse(settings: Settings) -> bool:
+    """Tell whether there is anything to look at, before seconds go into an import of torch."""
+    takes_a_generator = settings.policy != "none" or settings.trains_generator
+    return takes_a_generator or settings.device not in _EVERYWHERE
 
 
 def check(settings: Settings) -> None:

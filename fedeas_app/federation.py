@@ -4,7 +4,7 @@ import re
 import time
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
-from logging import INFO
+from logging import INFO, WARNING
 from typing import Any
 
 from flwr.app import Message, RecordDict
@@ -121,6 +121,23 @@ def connect(grid: Grid, settings: Settings, timeout: float = CONNECT_TIMEOUT) ->
     return nodes
 
 
+def still_connected(grid: Grid, settings: Settings, before: int) -> list[int]:
+    """Return who is there by now, late in a run: at least as many as before, or who is left.
+
+    Raises
+    ------
+    UserError
+        Nobody is.
+    """
+    nodes = sorted(grid.get_node_ids())
+    if len(nodes) >= before:
+        return nodes
+    anybody = Settings.parse(settings.to_flat() | {"num-clients": AUTO})
+    nodes = connect(grid, anybody)
+    log(WARNING, "%s of %s are left.", len(nodes), plural(before, "SuperNode"))
+    return nodes
+
+
 def _waiting_for(wanted: int | str, connected: int) -> str:
     """Say who is missing; nothing where whoever is connected will do."""
     if wanted != AUTO:
@@ -175,14 +192,14 @@ def ask_willing(
 ) -> Iterator[tuple[int, Message]]:
     """Ask likewise, and count the reasons of those that fail instead of raising an error."""
     sent = [Message(content, node, message_type) for node, content in requests.items()]
-    answered = 0
+    addressee, answered = Addressees(sent), 0
     for reply in StreamingGrid(grid).send_and_receive(sent, timeout=timeout):
         answered += 1
         refuse_dead_worker(reply)
         if reply.has_error():
             failures[reason(reply)] += 1
         else:
-            yield addressee(sent, reply), reply
+            yield addressee(reply), reply
     if answered < len(sent):
         failures[f"No reply within {timeout:g} seconds."] = len(sent) - answered
 
@@ -204,11 +221,31 @@ def refuse_dead_worker(reply: Message) -> None:
         )
 
 
-def addressee(sent: Iterable[Message], reply: Message) -> int:
-    """Return the node that a reply is about; errors made up by the SuperLink do not carry it."""
-    origin = reply.metadata.reply_to_message_id
-    nodes = [msg.metadata.dst_node_id for msg in sent if msg.metadata.message_id == origin]
-    return nodes[0] if nodes else reply.metadata.src_node_id
+class Addressees:
+    """Tells which node a reply is about; errors made up by the SuperLink do not carry it.
+
+    Messages get their ids as they are sent, in order and perhaps only some at a time, so each is
+    looked at when a reply to it or to a later one has come: once, however many there are.
+    """
+
+    def __init__(self, sent: Iterable[Message]) -> None:
+        self._ahead = deque(sent)
+        self._nodes: dict[str, int] = {}
+
+    def __call__(self, reply: Message) -> int:
+        """Return the id of the node that was asked, or else that of the sender."""
+        origin = reply.metadata.reply_to_message_id
+        if origin not in self._nodes:
+            self._go_to(origin)
+        return self._nodes.get(origin, reply.metadata.src_node_id)
+
+    def _go_to(self, origin: str) -> None:
+        """Note the nodes of all messages up to that one; of none if it is not among them."""
+        ids = (message.metadata.message_id for message in self._ahead)
+        passed = next((n for n, found in enumerate(ids, start=1) if found == origin), 0)
+        for _ in range(passed):
+            metadata = self._ahead.popleft().metadata
+            self._nodes[metadata.message_id] = metadata.dst_node_id
 
 
 def reason(reply: Message) -> str:

@@ -11,7 +11,7 @@ from flwr.serverapp import Grid
 from fedeas_app import messages
 from fedeas_app.client import Order
 from fedeas_app.errors import UserError
-from fedeas_app.federation import addressee, reason
+from fedeas_app.federation import reason
 from fedeas_app.preparation import ClientPlan, Plan, read_client
 
 
@@ -68,7 +68,7 @@ class Latecomers:
         if self._asked:
             for reply in list(self._grid.pull_messages(list(self._asked))):
                 asked = self._asked.pop(reply.metadata.reply_to_message_id)
-                self._receive(addressee([asked], reply), reply, online)
+                self._receive(asked.metadata.dst_node_id, reply, online)
         waiting = {message.metadata.dst_node_id for message in self._asked.values()}
         self._ask(sorted(online - waiting - set(self._plan.nodes.values())))
 

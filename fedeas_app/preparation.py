@@ -96,7 +96,9 @@ class Plan:
 
     def resolve(self, settings: Settings) -> Settings:
         """Return the settings with numbers in the place of ``auto``."""
-        flat = settings.to_flat() | {"num-clients": len(self.clients)}
+        flat = settings.to_flat()
+        if settings.num_clients == "auto":  # a number stays: it is of partitions, some may be gone
+            flat["num-clients"] = len(self.clients)
         if settings.beta == "auto" and self.beta:
             flat["beta"] = self.beta
         return Settings.parse(flat)

@@ -2,6 +2,7 @@
 
 import weakref
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 from fake_grid import by_superlink
@@ -11,12 +12,13 @@ from flwr.serverapp import Grid
 from fedeas_app import federation
 from fedeas_app.errors import UserError
 from fedeas_app.federation import (
+    Addressees,
     StreamingGrid,
-    addressee,
     ask,
     connect,
     reason,
     refuse_dead_worker,
+    still_connected,
     summarise,
 )
 
@@ -288,6 +290,22 @@ def test_a_simulation_that_is_still_registering_its_nodes_is_waited_for(clock, c
     assert len(connect(StreamingGrid(grid), configure(num_clients=4), timeout=120.0)) == 4
 
 
+def test_late_in_a_run_as_many_as_before_are_taken_at_once(clock, configure):
+    grid = Scripted(clock, nodes=arriving(4))
+    assert still_connected(grid, configure(num_clients=4), 4) == [47, 48, 49, 50]
+    assert still_connected(grid, configure(num_clients=3), 3) == [47, 48, 49, 50]
+    assert clock.now == grid.start
+
+
+def test_late_in_a_run_nobody_waits_for_who_is_gone(clock, configure, caplog):
+    grid = Scripted(clock, nodes=arriving(3))
+    assert still_connected(grid, configure(num_clients=4), 4) == [48, 49, 50]
+    assert clock.now - grid.start <= 3.0
+    assert caplog.messages == ["3 of 4 SuperNodes are left."]
+    with pytest.raises(UserError, match="No SuperNode is connected"):
+        still_connected(Scripted(clock), configure(num_clients=4), 4)
+
+
 def test_ask_pairs_each_reply_with_its_node(clock):
     grid = Scripted(clock, {7: 3.0, 8: 0.0})
     answers = list(ask(grid, {7: RecordDict(), 8: RecordDict()}, "query.prepare", 60.0))
@@ -311,14 +329,66 @@ def test_ask_names_each_reason_once_after_all_have_answered(clock):
     )
 
 
+def numbered(messages):
+    for msg in messages:
+        msg.metadata.__dict__["_message_id"] = f"id-{msg.metadata.dst_node_id}"
+    return messages
+
+
 def test_the_addressee_comes_from_the_request_not_from_the_sender():
-    sent = requests(7, 8)
-    for number, msg in enumerate(sent):
-        msg.metadata.__dict__["_message_id"] = f"id-{number}"
+    sent = numbered(requests(7, 8))
+    addressee = Addressees(sent)
     made_up = by_superlink(Message(Error(3, "gone"), reply_to=sent[1]))
     assert made_up.metadata.src_node_id == 1
-    assert addressee(sent, made_up) == 8
-    assert addressee(sent, Message(RecordDict(), reply_to=sent[0])) == 7
+    assert addressee(made_up) == 8
+    assert addressee(Message(RecordDict(), reply_to=sent[0])) == 7
+
+
+def test_a_reply_to_what_was_not_asked_is_about_its_sender():
+    sent, (other,) = numbered(requests(7, 8)), numbered(requests(9))
+    addressee = Addressees(sent)
+    assert addressee(Message(RecordDict(), reply_to=other)) == 9
+    assert addressee(by_superlink(Message(Error(3, "gone"), reply_to=sent[0]))) == 7
+
+
+def test_addressees_are_found_while_messages_are_still_being_sent_and_some_are_refused():
+    sent = requests(1, 2, 3, 4)
+    addressee, found = Addressees(sent), []
+    for window in (sent[1:2], sent[2:]):  # the first never gets an id
+        replies = [Message(Error(3, "gone"), reply_to=msg) for msg in numbered(window)]
+        found += [addressee(by_superlink(reply)) for reply in reversed(replies)]
+    assert found == [2, 4, 3]
+
+
+class Looked:
+    """A message that counts how often somebody looks at it."""
+
+    looks = 0
+
+    def __init__(self, number):
+        self._metadata = SimpleNamespace(message_id="", dst_node_id=number)
+
+    @property
+    def metadata(self):
+        Looked.looks += 1
+        return self._metadata
+
+    def reply(self):
+        self._metadata.message_id = f"id-{self._metadata.dst_node_id}"
+        origin = self._metadata.message_id
+        return SimpleNamespace(metadata=SimpleNamespace(reply_to_message_id=origin, src_node_id=1))
+
+
+@pytest.mark.parametrize("at_once", [8, 3000])
+def test_every_request_is_looked_at_a_few_times_however_many_there_are(at_once):
+    sent = [Looked(number) for number in range(3000)]
+    addressee, found = Addressees(sent), []
+    before = Looked.looks
+    for first in range(0, len(sent), at_once):
+        replies = [msg.reply() for msg in sent[first : first + at_once]]
+        found += [addressee(reply) for reply in reversed(replies)]
+    assert sorted(found) == list(range(3000))
+    assert Looked.looks - before == 2 * len(sent)
 
 
 # As a simulated client's error arrives: with the traceback of Flower's Ray actor.

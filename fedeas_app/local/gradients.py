@@ -7,6 +7,7 @@ itself.
 
 from collections.abc import Callable
 from logging import WARNING
+from typing import Protocol
 
 import torch
 from flwr.common.logger import log
@@ -18,17 +19,24 @@ from fedeas_app.devices import is_out_of_memory, release
 Forward = Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor | float]]
 
 
+class Optimizer(Protocol):
+    """What owns the parameters."""
+
+    def zero_grad(self) -> None:
+        """Forget their gradients."""
+
+
 class Gradients:
     """Leaves each batch's gradient in the parameters; once one did not fit, all are halved.
 
     Parameters
     ----------
     forward : callable
-    optimizer : torch.optim.Optimizer
+    optimizer : Optimizer
         Whose parameters they are.
     """
 
-    def __init__(self, forward: Forward, optimizer: torch.optim.Optimizer) -> None:
+    def __init__(self, forward: Forward, optimizer: Optimizer) -> None:
         self._forward = forward
         self._optimizer = optimizer
         self._parts = 1

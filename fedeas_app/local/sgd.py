@@ -6,6 +6,7 @@ import torch
 
 from fedeas_app.local.examples import Examples
 from fedeas_app.local.gradients import Forward, Gradients
+from fedeas_app.local.optimizer import Sgd
 from fedeas_app.settings import Settings
 
 # Changes the gradients of a batch before the step.
@@ -38,7 +39,9 @@ def train_sgd(
     correct : callable, optional
         Called between the gradients of a batch and the step that they lead to.
     """
-    optimizer = _optimizer(model, settings)
+    optimizer = Sgd(
+        model.parameters(), settings.learning_rate, settings.momentum, settings.weight_decay
+    )
     gradients = Gradients(forward or (lambda images: (model(images), 0.0)), optimizer)
     model.train()
     total = torch.zeros((), device=examples.labels.device)
@@ -50,12 +53,3 @@ def train_sgd(
             optimizer.step()
             total += loss * len(labels)
     return float(total) / max(1, len(examples) * settings.local_epochs)
-
-
-def _optimizer(model: torch.nn.Module, settings: Settings) -> torch.optim.SGD:
-    return torch.optim.SGD(
-        model.parameters(),
-        lr=settings.learning_rate,
-        momentum=settings.momentum,
-        weight_decay=settings.weight_decay,
-    )

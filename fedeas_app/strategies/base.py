@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from fedeas_app import capping, clipping, compression, messages, seeds
 from fedeas_app.client_state import Address, forget
 from fedeas_app.errors import UserError
-from fedeas_app.federation import addressee, refuse_dead_worker
+from fedeas_app.federation import Addressees, refuse_dead_worker
 from fedeas_app.preparation import Plan
 from fedeas_app.privacy import noise
 from fedeas_app.settings import Settings
@@ -284,6 +284,7 @@ class WeightedAverage(Strategy):
     ) -> tuple[list[Participant], dict[int, str]]:
         """Keep the replies that count, in order of partition, and the reasons of the others."""
         partitions = {node: partition for partition, node in self.plan.nodes.items()}
+        addressee = Addressees(self._sent)
         missing = {partitions[msg.metadata.dst_node_id] for msg in self._sent}
         participants: list[Participant] = []
         failures: dict[int, str] = {}
@@ -292,7 +293,7 @@ class WeightedAverage(Strategy):
         )
         for reply in replies:
             refuse_dead_worker(reply)
-            partition = partitions[addressee(self._sent, reply)]
+            partition = partitions[addressee(reply)]
             missing.discard(partition)
             try:
                 participant = accept(partition, reply)

@@ -3,24 +3,33 @@
 import math
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import reduce
-from itertools import product
+from functools import partial, reduce
+from itertools import chain, product
+from threading import Lock
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 from flwr.app import Array, ArrayRecord
 from numpy.typing import NDArray
 
 from fedeas_app.arrays import decode
+from fedeas_app.errors import UserError
+from fedeas_app.processes import cores
 
-_IN_MEMORY = 64 * 2**20  # bytes; what exceeds it goes to a temporary file
+_IN_MEMORY = 2**21  # bytes; what exceeds it goes to a temporary file
 _BLOCK = 2**21  # numbers of all clients together that are looked at side by side
-_PART = 2**15  # numbers of one client that are worked on at a time: they stay in a core's cache
+# Numbers of one client that are worked on at a time: they stay in a core's cache, and Linux takes
+# several times as long to write the same bytes by some megabytes at a time.
+_PART = 2**15
 
 # From the values of n clients, shape (n, m), to one value for each of the m coordinates.
 Rule = Callable[[NDArray[Any]], NDArray[Any]]
+
+
+T = TypeVar("T")
 
 
 class BadReplyError(ValueError):
@@ -79,6 +88,8 @@ class Updates:
         self._slots: dict[int, int] = {}
         self._factors: dict[int, float] = {}
         self._clipped: Collection[str] = ()
+        self._lock = Lock()  # of the place in the file
+        self._threads = ThreadPoolExecutor(cores())
         self._file = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115  # closed in __exit__
 
     def __enter__(self) -> Self:
@@ -90,6 +101,7 @@ class Updates:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._threads.shutdown()
         self._file.close()
 
     def add(self, partition: int, arrays: ArrayRecord) -> None:
@@ -99,11 +111,19 @@ class Updates:
         ------
         BadReplyError
             Names, shapes or types differ from the global model's, or a value is not finite.
+        UserError
+            The temporary file has no room.
         """
-        data = self._checked(arrays)
-        self._file.seek(len(self._slots) * self._size)
-        for array in data:
-            self._file.write(np.ascontiguousarray(array).data)
+        try:
+            self._file.seek(len(self._slots) * self._size)
+            for name, array in self._fitting(arrays):
+                self._keep(name, np.ascontiguousarray(array).ravel())
+            self._file.flush()
+        except OSError as error:
+            raise UserError(
+                f"A round's replies do not fit into {tempfile.gettempdir()} ({error.strerror}); "
+                "free some space there, or set TMPDIR to a directory with room."
+            ) from error
         self._slots[partition] = len(self._slots)
 
     def average(self, weights: Mapping[int, float]) -> ArrayRecord:
@@ -195,11 +215,23 @@ class Updates:
             w_t = self._start(name)
             mean = self._merge(weights, name).astype(np.float64) - w_t
             mean_square += _dot(mean, mean)
-            for part, k in product(_parts(w_t.size), squares):
-                delta = self._delta(k, name, part, w_t)
-                squares[k] += _dot(delta, delta)
-                products[k] += _dot(delta, mean[part])
+            measure = partial(self._measure, name, list(squares), w_t, mean)
+            for k, square, inner in chain.from_iterable(self._of_parts(w_t.size, measure)):
+                squares[k] += square
+                products[k] += inner
         return Spread(squares, products, mean_square)
+
+    def _measure(
+        self,
+        name: str,
+        partitions: list[int],
+        w_t: NDArray[np.float64],
+        mean: NDArray[np.float64],
+        part: slice,
+    ) -> list[tuple[int, float, float]]:
+        """Return k, ‖Δ_k‖² and ⟨Δ_k, Δ̄⟩ of each client, over a part of an array."""
+        deltas = ((k, self._delta(k, name, part, w_t)) for k in partitions)
+        return [(k, _dot(delta, delta), _dot(delta, mean[part])) for k, delta in deltas]
 
     def _in_order(self, names: Collection[str]) -> list[str]:
         return [name for name in self._layout if name in names]
@@ -213,10 +245,24 @@ class Updates:
         if not np.issubdtype(self._layout[name].dtype, np.floating):
             return reduce(np.maximum, (self._values(k, name) for k in partitions))
         merged = np.zeros(self._layout[name].size)
-        for part, k in product(_parts(merged.size), partitions):
-            values = self._values(k, name, part)
-            merged[part] += np.multiply(values, weights[k], dtype=np.float64)
+
+        def add_up(part: slice) -> None:
+            for k in partitions:
+                values = self._values(k, name, part)
+                merged[part] += np.multiply(values, weights[k], dtype=np.float64)
+
+        list(self._of_parts(merged.size, add_up))
         return merged
+
+    def _of_parts(self, size: int, work: Callable[[slice], T]) -> Iterator[T]:
+        """Yield what comes of each part of so many numbers, in order, on all cores.
+
+        Every part is worked on by one thread from start to end, so that no bit depends on how many
+        there are.
+        """
+        if size <= _PART:
+            return map(work, _parts(size))
+        return self._threads.map(work, _parts(size))
 
     def _delta(
         self, partition: int, name: str, part: slice, w_t: NDArray[np.float64]
@@ -248,23 +294,34 @@ class Updates:
 
     def _read(self, partition: int, name: str, part: slice) -> NDArray[np.generic]:
         _, dtype, offset, _ = self._layout[name]
-        self._file.seek(self._slots[partition] * self._size + offset + part.start * dtype.itemsize)
-        return np.frombuffer(self._file.read((part.stop - part.start) * dtype.itemsize), dtype)
+        values = np.empty(part.stop - part.start, dtype)
+        begin = self._slots[partition] * self._size + offset + part.start * dtype.itemsize
+        with self._lock:
+            self._file.seek(begin)
+            self._file.readinto(values.data)
+        return values
 
-    def _checked(self, arrays: ArrayRecord) -> list[NDArray[np.generic]]:
+    def _fitting(self, arrays: ArrayRecord) -> Iterator[tuple[str, NDArray[np.generic]]]:
+        """Yield the arrays of a reply, each of the name, shape and type that it has to have."""
         if list(arrays) != list(self._layout):
             raise BadReplyError("the names of its arrays are not those that were sent")
-        data = []
         for name, (shape, dtype, *_) in self._layout.items():
             array = _decode(name, arrays[name])
             if array.shape != shape or array.dtype != dtype:
                 raise BadReplyError(
                     f"{name} is {array.dtype}{list(array.shape)}, not {dtype}{list(shape)}"
                 )
-            if not _is_finite(array):
+            yield name, array
+
+    def _keep(self, name: str, values: NDArray[np.generic]) -> None:
+        """Write an array, looking at each of its values on the way.
+
+        What a reply has left there when it turns out to be bad is overwritten by the next.
+        """
+        for part in _parts(values.size):
+            if not np.isfinite(values[part]).all():
                 raise BadReplyError(f"{name} holds values that are not finite")
-            data.append(array)
-        return data
+            self._file.write(values[part].data)
 
 
 class _Place(NamedTuple):
@@ -289,11 +346,6 @@ def _lay_out(arrays: ArrayRecord) -> tuple[dict[str, _Place], int]:
 def _parts(size: int) -> Iterator[slice]:
     """Yield the parts of so many numbers, in order."""
     return (slice(start, min(start + _PART, size)) for start in range(0, size, _PART))
-
-
-def _is_finite(array: NDArray[np.generic]) -> bool:
-    flat = array.ravel(order="K")
-    return all(np.isfinite(flat[part]).all() for part in _parts(flat.size))
 
 
 def _dot(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:

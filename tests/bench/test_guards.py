@@ -73,7 +73,7 @@ def test_averaging_costs_little_more_than_reading_and_adding():
             merged[name] = aggregation.RULES[name](start, 20, timer)["w"]
             times.append(timer.seconds)
     assert np.array_equal(merged["floor"], merged["ours"])
-    assert min(watches["ours"]) < 4 * min(watches["floor"])  # twice, and 3.5 times before
+    assert min(watches["ours"]) < 3 * min(watches["floor"])  # 1.7 times, as models are small here
 
 
 class ProcessorTimer:
