@@ -13,6 +13,7 @@ from fedeas_app.compression import compressed, without_residual
 from fedeas_app.devices import repeatable, resolve_device, within_memory
 from fedeas_app.discretion import discreet
 from fedeas_app.evaluation import Evaluator
+from fedeas_app.generators.federated.options import for_rounds
 from fedeas_app.local import Job, train_locally
 from fedeas_app.local.job import trainable
 from fedeas_app.models import Classifier
@@ -98,7 +99,7 @@ def train_generator(msg: Message, context: Context) -> Message:
         arrays = msg.content.array_records[messages.ARRAYS]
         trained, loss = train_generator(client, server_round, arrays)
     noise = source(client.settings, "generator", server_round, client.partition_id)
-    weights = released(trained, arrays, list(trained), client.settings, noise)
+    weights = released(trained, arrays, list(trained), for_rounds(client.settings), noise)
     return messages.reply(msg, messages.generator_answer(client, loss), weights)
 
 

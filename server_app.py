@@ -13,7 +13,7 @@ from fedeas_app.checkpointing import Checkpoints
 from fedeas_app.client_evaluation import ClientEvaluation
 from fedeas_app.errors import QuietUserError, UserError
 from fedeas_app.evaluation import Evaluator
-from fedeas_app.federation import StreamingGrid, connect
+from fedeas_app.federation import StreamingGrid, connect, still_connected
 from fedeas_app.generators.federated.handout import Handout, pack
 from fedeas_app.generators.federated.sharing import hand_out
 from fedeas_app.latecomers import Latecomers
@@ -106,13 +106,12 @@ def go_through_rounds(
 def make_generator(
     grid: Grid, nodes: list[int], settings: Settings, directory: Path
 ) -> tuple[Handout, list[int]]:
-    """Have the clients train the generator and take it; return it, and who is there by then."""
+    """Have the clients train the generator and take it; return it, and who has it."""
     from fedeas_app.generators.federated.rounds import train_generator  # it loads diffusers
 
     generator = pack(train_generator(grid, nodes, settings, directory), settings)
-    nodes = connect(grid, settings)  # some may have gone, or come back under other ids
-    hand_out(grid, nodes, generator, settings, directory)
-    return generator, nodes
+    nodes = still_connected(grid, settings, len(nodes))  # or back under other ids
+    return generator, hand_out(grid, nodes, generator, settings, directory)
 
 
 def make_evaluator(

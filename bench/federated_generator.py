@@ -2,12 +2,14 @@
 
 For every α and seed runs of the same rounds: without synthesis, with a generator trained on the
 pooled images, with one that the clients trained first, and with variants of that. Everything goes
-through the commands that a user has; what is there already is not run again.
+through the commands that a user has; what is there already is not run again. The last two columns
+are what a client sends and receives in the generator's rounds, and how long one of them took here.
 
     python bench/federated_generator.py --alphas 0.05,0.1,0.3 --seeds 0,1,2
     python bench/federated_generator.py --alphas 0.1 --arms none,pooled,federated,movers,fedprox
     python bench/federated_generator.py --config fashion-mnist --set train-samples=6000 \
-        --set generator-unshuffle=2 --pooled-steps 6000 --out runs/federated-fashion
+        --set generator-unshuffle=2 --set generator-label-dropout=0.1 --set guidance-scale=2 \
+        --pooled-steps 6000 --out runs/federated-fashion
     python bench/federated_generator.py --config cifar10 --alphas 0.1 --set generator-preset=cifar \
         --set generator-rounds=300 --set generator-batch-size=128 --pooled-steps 100000 \
         --out runs/federated-cifar10    # on a GPU, about a day
@@ -36,6 +38,9 @@ ARMS: dict[str, dict[str, Any]] = {
     "half-precision": FEDERATED | {"generator-transfer": "float16"},
 }
 BASIC = "none,pooled,federated"
+COLUMNS = (
+    "α", "generator", "recognised", "Fréchet", "final accuracy", "AUC", "MB", "seconds a round",
+)  # fmt: skip
 Values = Mapping[str, Any]
 Sets = Annotated[list[str] | None, typer.Option("--set", help="Another key, for all runs.")]
 
@@ -52,7 +57,7 @@ def main(
 ) -> None:
     """Fill the table and print it."""
     bench = Bench(out, config, pooled_steps, per_class, overrides or [])
-    print(f"| α | generator | recognised | Fréchet | final accuracy | AUC |\n{'|---' * 6}|")
+    print(f"| {' | '.join(COLUMNS)} |\n{'|---' * len(COLUMNS)}|")
     for alpha in map(float, alphas.split(",")):
         cells = {
             arm: [bench.cell(arm, alpha, seed) for seed in map(int, seeds.split(","))]
@@ -84,16 +89,18 @@ class Bench:
         if arm == "none":
             return values
         generator = self._pooled(seed) if arm == "pooled" else run / "generator"
-        how = {"guidance-scale": ARMS[arm].get("guidance-scale", 0.0), "seed": seed}
-        verdict = self._judge({"generator": generator, **how}, run.parent / f"{run.name}-verdict")
+        keys = {"generator": generator, "seed": seed, "guidance-scale": self._guidance(arm)}
+        verdict = self._judge(keys, run.parent / f"{run.name}-verdict")
         distance = verdict["frechet-distance"]["synthetic-test"]
-        return values | {"recognised": verdict["recognised"], "frechet": distance}
+        values |= {"recognised": verdict["recognised"], "frechet": distance}
+        return values if arm == "pooled" else values | price(run)
 
     def _run(self, arm: str, alpha: float, seed: int) -> Path:
         name = f"a{alpha:g}-s{seed}-{arm}"
         if not (self._out / name / "model.safetensors").is_file():
             keys = {"alpha": alpha, "seed": seed, "output-dir": self._out, "run-name": name}
-            keys |= {"generator": self._pooled(seed)} if arm == "pooled" else ARMS[arm]
+            keys |= {"guidance-scale": self._guidance(arm)} | ARMS[arm]
+            keys |= {"generator": self._pooled(seed)} if arm == "pooled" else {}
             begun = (self._out / name / "config.toml").is_file()
             self._fedeas("run", self._config, keys | {"resume": str(begun).lower()})
         return self._out / name
@@ -103,7 +110,8 @@ class Bench:
         target = self._out / f"pooled-s{seed}"
         if not target.is_dir():
             options = ["--out", str(target), "--steps", str(self._pooled_steps)]
-            options += ["--label-dropout", "0", "--unshuffle", self._key("generator-unshuffle")]
+            options += ["--label-dropout", self._key("generator-label-dropout", "0")]
+            options += ["--unshuffle", self._key("generator-unshuffle", "1")]
             options += ["--preset", self._key("generator-preset", "tiny")]
             self._fedeas("generator", "train", self._config, {"seed": seed}, *options)
         return target
@@ -115,7 +123,10 @@ class Bench:
         verdict: Values = read(target / "report.json")
         return verdict
 
-    def _key(self, key: str, default: str = "1") -> str:
+    def _guidance(self, arm: str) -> str:
+        return str(ARMS[arm].get("guidance-scale", self._key("guidance-scale", "0")))
+
+    def _key(self, key: str, default: str) -> str:
         chosen = dict(text.split("=", 1) for text in self._overrides)
         return str(chosen.get(key, default))
 
@@ -128,13 +139,34 @@ class Bench:
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 
+def price(run: Path) -> dict[str, float]:
+    """Return the megabytes of a client and the seconds of a round as its record has them.
+
+    The median: processes start in the first round.
+    """
+    card = read(run / "generator" / "card.json")
+    how, bytes_ = card["federated"], {"float32": 4, "float16": 2}
+    rounds = how["generator-rounds"] * how["generator-fraction"]
+    lines = (run / "generator.jsonl").read_text(encoding="utf-8").splitlines()
+    return {
+        "megabytes": 2e-6 * rounds * card["parameters"] * bytes_[how["generator-transfer"]],
+        "seconds": statistics.median(json.loads(line)["seconds"] for line in lines),
+    }
+
+
 def row(alpha: float, arm: str, cells: Sequence[Values]) -> str:
     """Return a line of the table: means and standard deviations over seeds."""
+
+    def every(name: str) -> list[float]:
+        return [cell[name] for cell in cells if name in cell]
+
     shown = [
-        percent([cell["recognised"] for cell in cells if "recognised" in cell]),
-        spread([cell["frechet"] for cell in cells if "frechet" in cell]),
-        percent([cell["final"] for cell in cells]),
-        spread([cell["auc"] for cell in cells], 3),
+        percent(every("recognised")),
+        spread(every("frechet")),
+        percent(every("final")),
+        spread(every("auc"), 3),
+        spread(every("megabytes"), 0),
+        spread(every("seconds")),
     ]
     return f"| {alpha:g} | {arm} | {' | '.join(shown)} |"
 

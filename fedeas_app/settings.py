@@ -268,6 +268,9 @@ class Settings(BaseModel):
     generator_strategy: Literal["fedavg", "fedalign", "fedavgm", "fedadam", "fedyogi"] = Field(
         "fedavg", description="how the clients' generators are averaged"
     )
+    generator_clip_norm: Positive | Literal["off", "median"] = Field(
+        OFF, description="`clip-norm` of the generator's updates, which are of another size"
+    )
     generator_mu: NotNegative = Field(
         0.0, description="μ of FedProx's term in training the generator; 0: none"
     )
@@ -440,7 +443,19 @@ class Settings(BaseModel):
                 f"{begin}, which needs updates of a fixed largest norm, but clip-norm is "
                 f"{self.clip_norm!r}; set it to a number"
             )
-        if self.generator == FEDERATED and self.generator_embeddings == "movers":
+        if (self.model, self.norm) == ("resnet18", "batch"):
+            raise ValueError(
+                f"{begin}, but the batch statistics of norm 'batch' would go without noise; set "
+                "norm to 'group'"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _privacy_covers_a_generator_of_the_clients(self) -> Self:
+        begin = f"privacy is {self.privacy!r}"
+        if self.privacy == "none" or self.generator != FEDERATED:
+            return self
+        if self.generator_embeddings == "movers":
             raise ValueError(
                 f"{begin}, but generator-embeddings 'movers' goes by what clients send; set it to "
                 "'average'"
@@ -450,10 +465,10 @@ class Settings(BaseModel):
                 f"{begin}, which needs clients that weigh alike, but generator-strategy 'fedalign' "
                 "goes by what they send; take another one, or set privacy to 'local'"
             )
-        if (self.model, self.norm) == ("resnet18", "batch"):
+        if self.trains_generator and isinstance(self.generator_clip_norm, str):
             raise ValueError(
-                f"{begin}, but the batch statistics of norm 'batch' would go without noise; set "
-                "norm to 'group'"
+                f"{begin}, which needs updates of a fixed largest norm, but generator-clip-norm is "
+                f"{self.generator_clip_norm!r}; set it to a number"
             )
         return self
 

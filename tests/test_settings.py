@@ -239,6 +239,19 @@ def test_the_proximal_term_is_fedproxs_own_and_an_option_elsewhere(values, mu):
             ".*set it to 'average'",
         ),
         (
+            {"privacy": "local", "clip-norm": 1, "generator": "federated"},
+            ".*but generator-clip-norm is 'off'; set it to a number",
+        ),
+        (
+            {
+                "privacy": "local",
+                "clip-norm": 1,
+                "generator": "federated",
+                "generator-clip-norm": "median",
+            },
+            ".*but generator-clip-norm is 'median'",
+        ),
+        (
             {"privacy": "local", "clip-norm": 1, "model": "resnet18", "norm": "batch"},
             ".*batch statistics .* set norm to 'group'",
         ),
@@ -253,6 +266,11 @@ def test_no_strategy_runs_as_another_than_its_name(values, words):
     text = message(values)
     assert re.match(words, text)
     assert text.endswith(".")
+
+
+def test_a_generator_that_is_not_trained_needs_no_limit_to_be_private():
+    keys = {"privacy": "local", "clip-norm": 1, "generator": "federated", "policy": "none"}
+    assert Settings.parse(keys).generator_clip_norm == "off"
 
 
 @pytest.mark.parametrize(("model", "layers"), [("cnn", 3), ("resnet18", 9)])

@@ -48,7 +48,8 @@ def plan(
         return
     show(result, _remarks(settings, data_path) if counts is None else [])
     if price is not None:
-        out.print(_in_words(price, settings), soft_wrap=True)
+        for sentences in (_training(price, settings), _pooling(price), *_drawing(price, result)):
+            out.print(sentences, soft_wrap=True)
 
 
 def _price(settings: Settings, result: Forecast) -> "Cost":
@@ -61,13 +62,34 @@ def _price(settings: Settings, result: Forecast) -> "Cost":
         return estimate(settings, shape, len(classes), result.counts.sum(axis=1).tolist())
 
 
-def _in_words(price: "Cost", settings: Settings) -> str:
+def _training(price: "Cost", settings: Settings) -> str:
     return (
         f"The generator ({price.parameters:,} parameters) is trained first, in "
         f"{settings.generator_rounds} rounds: {price.client_bytes / 1e6:,.0f} MB to and from each "
         f"client; about {duration(price.longest_seconds)} at the client with the most images if "
         f"all have this machine's speed, {duration(price.total_seconds)} for all in turn."
     )
+
+
+def _pooling(price: "Cost") -> str:
+    return (
+        f"Pooling the clients' images would move {price.pooled_bytes / 1e6:,.1f} MB once, of all "
+        "clients together: what the rounds buy is that no image moves."
+    )
+
+
+def _drawing(price: "Cost", result: Forecast) -> list[str]:
+    """Say how long drawing takes, and how long for full balancing; nothing where none is drawn."""
+    if not result.synthetic:
+        return []
+    full = result.totals["full"]
+    totals = {f"policy {result.policy}": result.synthetic}
+    totals |= {} if full is None else {"policy full": full}
+    told = [
+        f"{duration(count * price.image_seconds)} for the {count:,} of {name}"
+        for name, count in totals.items()
+    ]
+    return [f"Drawing images then takes about {', '.join(told)}, all in turn."]
 
 
 def _counts(settings: Settings, counts: Path | None, data_path: Path | None) -> Counts:

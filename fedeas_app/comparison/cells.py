@@ -286,7 +286,7 @@ _MATTERS: Final[dict[str, Callable[[Settings], bool]]] = {
         "generator-strategy", "generator-mu", "generator-embeddings", "generator-ema",
         "generator-preset", "generator-unshuffle", "generator-label-dropout",
         "generator-learning-rate", "generator-transfer", "generator-checked",
-        "generator-max-copies",
+        "generator-max-copies", "generator-clip-norm",
     ),
     _with_training,
 )  # fmt: skip

@@ -11,6 +11,7 @@ from fedeas_app.figures import (
     diminishing,
     drift,
     effective_clients,
+    generator_loss,
     loss,
     oui_weights,
     tradeoff,
@@ -44,12 +45,12 @@ _OF_COMPARISON = (
 
 def run_figures(run: Run) -> list[Picture]:
     """Return the figures that a run's record allows."""
-    return _pictures([make(run) for make in _OF_RUN])
+    return _pictures(_made_of_run(run))
 
 
 def run_missing(run: Run) -> list[Missing]:
     """Return the figures that a run's record does not allow, and why."""
-    return _missing([make(run) for make in _OF_RUN])
+    return _missing(_made_of_run(run))
 
 
 def comparison_figures(comparison: Comparison) -> list[Picture]:
@@ -60,6 +61,13 @@ def comparison_figures(comparison: Comparison) -> list[Picture]:
 def comparison_missing(comparison: Comparison) -> list[Missing]:
     """Return the figures that a comparison does not allow, and why."""
     return _missing(_made(comparison))
+
+
+def _made_of_run(run: Run) -> list[Picture | Missing]:
+    """Return a run's figures; that of a generator first, where the clients trained one."""
+    of_generator = [generator_loss.of_run(run)] if run.generator_rounds else []
+    of_rounds = [] if run.settings.generator_only else [make(run) for make in _OF_RUN]
+    return [*of_generator, *of_rounds]
 
 
 def _made(comparison: Comparison) -> list[Picture | Missing]:

@@ -9,10 +9,10 @@ from fedeas_app.comparison.agreement import disagreements
 from fedeas_app.comparison.reading import is_comparison, read_comparison
 from fedeas_app.errors import UserError
 from fedeas_app.figures import comparison_figures, comparison_missing, run_figures, run_missing
-from fedeas_app.report import comparison_parts, configuration, run_parts
+from fedeas_app.report import comparison_parts, configuration, generator_parts, run_parts
 from fedeas_app.report.drawings import embed_all
 from fedeas_app.report.samples import sample_sheet
-from fedeas_app.runs.reading import is_run, read_run
+from fedeas_app.runs.reading import Run, is_run, read_run
 
 _PRINTED = "fedeas run and fedeas compare print theirs at their end"
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -80,6 +80,8 @@ def _run_page(directory: Path) -> dict[str, Any]:
         "facts": run_parts.facts(run),
         "drawings": drawings,
         "missing": undrawn + run_missing(run),
+        "generator": _generator(run),
+        "generator_only": run.settings.generator_only,
         "plan_facts": run_parts.plan_facts(run),
         "plan": run_parts.plan_table(run),
         "rounds": run_parts.rounds_table(run),
@@ -88,6 +90,17 @@ def _run_page(directory: Path) -> dict[str, Any]:
         "samples": [sample_sheet(run)],
         "configuration": configuration.tables(run.settings.to_flat()),
         "provenance": [run_parts.versions_table(run), run_parts.digests_table(run)],
+    }
+
+
+def _generator(run: Run) -> dict[str, Any]:
+    """Return what there is to say of a generator that the clients trained; nothing of others."""
+    if not run.settings.trains_generator:
+        return {}
+    return {
+        "facts": generator_parts.facts(run),
+        "sheets": generator_parts.sheets(run),
+        "tables": generator_parts.tables(run),
     }
 
 

@@ -21,6 +21,8 @@ _MOST_ROWS = 2000  # of a table
 def title(run: Run) -> str:
     """Name a run by what tells it from others."""
     settings = run.settings
+    if settings.generator_only:
+        return f"A generator trained by clients on {dataset_name(settings)}"
     policy = "without synthesis" if settings.policy == "none" else f"with policy {settings.policy}"
     return f"{settings.strategy} {policy} on {dataset_name(settings)}"
 
@@ -40,9 +42,12 @@ def headline(run: Run) -> str:
         if "real" in run.plan and classes
         else " share the data"
     )
+    who = f"{_clients(settings)}{holding} ({_spread(settings)})"
+    if settings.generator_only:
+        return f"{who} and train a generator of them, together; seed {settings.seed}."
     epochs = plural(settings.local_epochs, "local epoch")
     return (
-        f"{_clients(settings)}{holding} ({_spread(settings)}){_making(run)}; "
+        f"{who}{_making(run)}; "
         f"{plural(settings.rounds, 'round')} of {settings.strategy}, {epochs} each, "
         f"{percent_short(settings.fraction_train)} of the clients a round, seed {settings.seed}."
     )
@@ -87,8 +92,7 @@ def trouble(run: Run) -> str:
     """Say that a run did not end well, and what of it there is; nothing of a completed one."""
     if run.completed:
         return ""
-    done = len(run.trained)
-    left = f"What follows is what it left: {done:,} of {plural(run.settings.rounds, 'round')}."
+    left = f"What follows is what it left: {_left(run)}."
     if run.interrupted:
         return f"This run was interrupted. {left}"
     if run.summary.get("status") == "failed":
@@ -96,8 +100,19 @@ def trouble(run: Run) -> str:
     return f"This run has not ended, or was ended from outside before it could say so. {left}"
 
 
+def _left(run: Run) -> str:
+    """Say how many rounds there are, of the generator where it got no farther."""
+    settings = run.settings
+    if settings.trains_generator and not run.plan:
+        wanted = plural(settings.generator_rounds, "round")
+        return f"{len(run.generator_rounds):,} of {wanted} of its generator"
+    return f"{len(run.trained):,} of {plural(settings.rounds, 'round')}"
+
+
 def facts(run: Run) -> list[Fact]:
-    """Return the numbers that matter most."""
+    """Return the numbers that matter most; those of a generator alone stand with it."""
+    if run.settings.generator_only:
+        return [_time(run)]
     return [*_accuracies(run), *_measured(run), _synthesis(run), _failures(run), _time(run)]
 
 
@@ -244,19 +259,22 @@ def _round_row(line: Mapping[str, Any]) -> list[str]:
 
 def failures_table(run: Run) -> Table:
     """Return the clients' replies that did not count, one row for each reason."""
+    return failures_of(run.rounds, "Replies that did not count", "rounds.jsonl")
+
+
+def failures_of(lines: Sequence[Mapping[str, Any]], caption: str, source: str) -> Table:
+    """Return the failures in the lines of a file, one row for each reason."""
     where: dict[str, list[tuple[int, str]]] = defaultdict(list)
-    for line in run.rounds:
+    for line in lines:
         for client, reason in line.get("failures", {}).items():
             where[str(reason)].append((line["round"], str(client)))
     shown = sorted(where.items(), key=lambda item: -len(item[1]))[:_DISTINCT_FAILURES]
     left = len(where) - len(shown)
     more = plural(left, "more reason is", "more reasons are")
-    notes = (f"{more} in rounds.jsonl.",) if left else ()
+    notes = (f"{more} in {source}.",) if left else ()
     rows = [_failure_row(reason, places) for reason, places in shown]
-    return Table(
-        "Replies that did not count", ("reason", "times", "clients", "rounds"), rows,
-        frozenset({0, 2, 3}), notes,
-    )  # fmt: skip
+    headers = ("reason", "times", "clients", "rounds")
+    return Table(caption, headers, rows, frozenset({0, 2, 3}), notes)
 
 
 def no_failures(run: Run) -> str:

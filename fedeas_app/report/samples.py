@@ -1,6 +1,9 @@
 """The sheet of what a run generated, or a sentence why there is none."""
 
 import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 from fedeas_app.report.drawings import data_uri
 from fedeas_app.report.parts import SampleSheet
@@ -15,14 +18,19 @@ _LARGEST = 8_000_000  # bytes
 def sample_sheet(run: Run) -> SampleSheet:
     """Return the samples that the run kept."""
     path = run.directory / SAMPLES
-    content = path.read_bytes() if path.is_file() else b""
-    if not content:
+    if not path.is_file() or not path.stat().st_size:
         return SampleSheet(absent=_why_not(run))
+    return sheet_of(path, run.manifest.get("classes", []))
+
+
+def sheet_of(path: Path, classes: Sequence[Any]) -> SampleSheet:
+    """Return a picture with a row for each of the first classes, or say that it is none."""
+    content = path.read_bytes()
     if not content.startswith(_SIGNATURE) or not _HEADER.size <= len(content) <= _LARGEST:
-        return SampleSheet(absent=f"{SAMPLES} is not what the run wrote there.")
+        return SampleSheet(absent=f"{path.name} is not what the run wrote there.")
     width, height = _HEADER.unpack_from(content)
-    classes = [str(name) for name in run.manifest.get("classes", [])][:MOST_CLASSES]
-    return SampleSheet(data_uri(content, "image/png"), width, height, classes)
+    names = [str(name) for name in classes[:MOST_CLASSES]]
+    return SampleSheet(data_uri(content, "image/png"), width, height, names)
 
 
 def _why_not(run: Run) -> str:

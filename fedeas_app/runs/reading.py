@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final
@@ -15,9 +15,12 @@ from fedeas_app.files import write_text
 from fedeas_app.reading import read_json
 from fedeas_app.runs.directory import INTERRUPTED, read_lines
 from fedeas_app.runs.validation import (
+    check_copies,
+    check_generator_rounds,
     check_length,
     check_manifest,
     check_plan,
+    check_results,
     check_rounds,
     check_summary,
 )
@@ -59,6 +62,10 @@ class Run:
         is the last, without an accuracy.
     counts : ClassCounts or None
         None for a deployed run, and for one that ``flwr run`` started.
+    generator_rounds : tuple of dict
+        The lines of ``generator.jsonl``, where the clients trained the generator.
+    copies : dict
+        What they found of their own images in it; empty where it did not get that far.
     """
 
     directory: Path
@@ -68,6 +75,8 @@ class Run:
     plan: dict[str, Any]
     rounds: tuple[dict[str, Any], ...]
     counts: ClassCounts | None
+    generator_rounds: tuple[dict[str, Any], ...] = ()
+    copies: dict[str, Any] = field(default_factory=dict)
 
     @property
     def completed(self) -> bool:
@@ -135,6 +144,7 @@ def read_run(directory: Path) -> Run:
     parts = {name: _part(directory, file, read) for name, (file, read) in _PARTS.items()}
     run = Run(directory=directory, **parts)
     if run.completed and not run.settings.generator_only:
+        _part(directory, "summary.json", lambda _: check_results(run.summary))
         _part(directory, _ROUNDS, lambda _: check_length(len(run.trained), run.settings.rounds))
     return run
 
@@ -181,6 +191,12 @@ def _read_rounds(path: Path) -> tuple[dict[str, Any], ...]:
     return tuple(lines)
 
 
+def _read_generator_rounds(path: Path) -> tuple[dict[str, Any], ...]:
+    lines = read_lines(path)
+    check_generator_rounds(lines)
+    return tuple(lines)
+
+
 def _checked(check: Callable[[Mapping[str, Any]], None]) -> Callable[[Path], dict[str, Any]]:
     def read(path: Path) -> dict[str, Any]:
         content = _json(path)
@@ -207,4 +223,6 @@ _PARTS: Final[dict[str, tuple[str, Callable[[Path], Any]]]] = {
     "plan": ("plan.json", _checked(check_plan)),
     "rounds": (_ROUNDS, _read_rounds),
     "counts": (_COUNTS, _read_counts),
+    "generator_rounds": ("generator.jsonl", _read_generator_rounds),
+    "copies": ("generator-copies.json", _checked(check_copies)),
 }

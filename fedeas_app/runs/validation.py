@@ -10,11 +10,12 @@ _CLIENT: Final = (
     "partition-id", "num-examples", "synthetic", "made", "imbalance-before", "imbalance-after",
     "seconds",
 )  # fmt: skip
+_COPIES: Final = ("checked", "copies")
 _MEASURES: Final = ("loss", "seconds", "train-loss", "effective-clients", "drift")
 
 
 def check_summary(summary: Mapping[str, Any]) -> None:
-    """Check ``summary.json``; the results are there once the run is completed.
+    """Check ``summary.json``.
 
     Raises
     ------
@@ -26,9 +27,12 @@ def check_summary(summary: Mapping[str, Any]) -> None:
         raise TypeError(f"status is {status!r}, not a text")
     for name, value in _table(summary, "seconds").items():
         _check_within(name, value, 0)
-    if status == "completed":
-        for name in _RESULTS:
-            _check_within(name, summary.get(name), 0, 1)
+
+
+def check_results(summary: Mapping[str, Any]) -> None:
+    """Check the results in ``summary.json``, which are there once rounds are completed."""
+    for name in _RESULTS:
+        _check_within(name, summary.get(name), 0, 1)
 
 
 def check_manifest(manifest: Mapping[str, Any]) -> None:
@@ -64,6 +68,34 @@ def check_length(trained: int, rounds: int) -> None:
     """Check that a completed run has all its rounds."""
     if trained < rounds:
         raise ValueError(f"the run is completed, but only {trained} of {rounds} rounds are there")
+
+
+def check_generator_rounds(lines: Sequence[Any]) -> None:
+    """Check ``generator.jsonl``: rounds one after the other, from 1."""
+    for number, line in enumerate(lines, 1):
+        if not isinstance(line, dict) or _told_round(line) != number:
+            raise ValueError(f"{line!r} is not its round {number}")
+        _check_number("seconds", line.get("seconds"))
+        if line.get("loss") is not None:
+            _check_number("loss", line["loss"])
+        for name, value in _table(line, "weights").items():
+            int(name)
+            _check_within(f"the weight of client {name}", value, 0, 1)
+        _table(line, "failures")
+
+
+def _told_round(line: Mapping[str, Any]) -> int:
+    """Return the round of a line; -1 where that is no whole number (true equals 1)."""
+    told = line.get("round")
+    return told if type(told) is int else -1
+
+
+def check_copies(content: Mapping[str, Any]) -> None:
+    """Check ``generator-copies.json``."""
+    for found in (content, *_tables(content, "clients")):
+        for name in _COPIES:
+            _check_within(name, found.get(name), 0)
+    _table(content, "failures")
 
 
 def _check_round(line: Mapping[str, Any]) -> None:

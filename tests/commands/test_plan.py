@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from fedeas_app.budget import POLICIES
 from fedeas_app.commands import app
+from fedeas_app.wording import duration
 
 FEDEAS = Path(sys.executable).with_name("fedeas")
 
@@ -188,7 +189,7 @@ def test_the_price_of_a_generator_that_the_clients_train(plan, cache_dir, monkey
 
     def estimate(settings, shape, classes, sizes):
         asked.append((shape, classes, sum(sizes)))
-        return cost.Cost(702_625, 60.0, 2_810_500, 340_000_000, 0.5, 90.0, 3700.0)
+        return cost.Cost(702_625, 60.0, 2_810_500, 340_000_000, 0.5, 90.0, 3700.0, 91_968, 0.5)
 
     monkeypatch.setattr(cost, "estimate", estimate)
     words = ("digits", "--set", f"cache-dir={cache_dir}", "--set", "generator=federated")
@@ -196,6 +197,10 @@ def test_the_price_of_a_generator_that_the_clients_train(plan, cache_dir, monkey
     assert "(702,625 parameters) is trained first, in 60 rounds: 340 MB" in shown
     assert "about 1 min 30 s at the client with the most images" in shown
     assert "1 h 1 min for all in turn" in shown
+    assert "Pooling the clients' images would move 0.1 MB once" in shown
+    made = json.loads(plan(*words, "--json").stdout)["totals"]
+    assert f"{duration(made['fedeas'] / 2)} for the {made['fedeas']:,} of policy fedeas" in shown
+    assert f"{duration(made['full'] / 2)} for the {made['full']:,} of policy full, all" in shown
     assert json.loads(plan(*words, "--json").stdout)["generator"]["client-bytes"] == 340_000_000
-    assert asked == [((8, 8, 1), 10, 1437)] * 2
+    assert asked == [((8, 8, 1), 10, 1437)] * 3
     assert "trained first" not in plan(*words, "--set", "policy=none").stdout

@@ -1,10 +1,19 @@
 """Loss, drift and effective number of clients over rounds."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from made_up_runs import make_comparison, make_run
 
-from fedeas_app.figures import drift, effective_clients, loss
+from fedeas_app.figures import (
+    drift,
+    effective_clients,
+    generator_loss,
+    loss,
+    run_figures,
+    run_missing,
+)
 from fedeas_app.figures.picture import Missing
 
 
@@ -84,3 +93,32 @@ def test_drift_is_from_the_mean_whatever_the_server_makes_of_it(grid):
     for picture in (drift.of_run(run), drift.of_comparison(grid)):
         assert "lie from their weighted mean" in picture.caption
         assert "applies" not in picture.caption
+
+
+def trained(*losses):
+    lines = tuple({"round": n, "loss": loss} for n, loss in enumerate(losses, 1))
+    return replace(make_run((0.3, 0.5)), generator_rounds=lines)
+
+
+def test_the_loss_of_a_generator_has_a_gap_where_a_round_did_not_count():
+    picture = generator_loss.of_run(trained(0.5, None, 0.25))
+    (axes,) = picture.draw().axes
+    np.testing.assert_allclose(axes.lines[0].get_ydata(), [0.5, np.nan, 0.25])
+    assert picture.alt == "Loss of the generator: 0.500 at first, 0.250 after 3 rounds."
+
+
+def test_a_generator_without_a_round_that_counted_has_no_figure():
+    assert isinstance(generator_loss.of_run(trained(None, None)), Missing)
+
+
+def test_the_loss_of_a_generator_is_drawn_for_runs_that_trained_one():
+    names = [picture.name for picture in run_figures(trained(0.5, 0.25))]
+    assert names[:2] == ["generator-loss", "accuracy"]
+    assert "generator-loss" not in [picture.name for picture in run_figures(make_run())]
+
+
+def test_a_run_that_trained_a_generator_alone_has_no_other_figure():
+    run = make_run((), generator="federated", generator_only=True)
+    run = replace(run, generator_rounds=({"round": 1, "loss": 0.5},))
+    assert [picture.name for picture in run_figures(run)] == ["generator-loss"]
+    assert run_missing(run) == []

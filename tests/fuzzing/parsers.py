@@ -575,6 +575,10 @@ def _record() -> dict[str, bytes]:
                       "imbalance-after": 0.3, "generator-digest": "", "clients": [client]},
         "counts.json": {"classes": ["a"], "real": [[9]], "synthetic": [[3]]},
         "preparation.jsonl": client,
+        "generator.jsonl": {"round": 1, "loss": 0.5, "seconds": 1.5, "weights": {"0": 1.0},
+                            "failures": {"1": "no reply"}},
+        "generator-copies.json": {"checked": 8, "copies": 1, "failures": {"no room": 1},
+                                  "clients": [{"partition_id": 0, "checked": 8, "copies": 1}]},
     }  # fmt: skip
     lines = "".join(json.dumps(line) + "\n" for line in rounds)
     files = {name: (json.dumps(table) + "\n").encode() for name, table in tables.items()}

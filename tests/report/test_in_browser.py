@@ -2,7 +2,7 @@
 
 import pytest
 from headless import CHROMIUM, Browser
-from written import LONG, add_samples, write_comparison, write_run
+from written import LONG, add_generator, add_samples, write_comparison, write_run
 
 from fedeas_app.figures import DARK, LIGHT
 from fedeas_app.report.page import render
@@ -52,12 +52,14 @@ def pages(tmp_path_factory):
     place = tmp_path_factory.mktemp("reports")
     add_samples(write_run(place / "run"))
     add_samples(write_comparison(place / "comparison") / "cells" / "fedoui-s0")
-    for name in ("run", "comparison"):
+    keys = {"generator": "federated", "generator_rounds": 3}
+    add_generator(write_run(place / "generator", **keys))
+    for name in ("run", "comparison", "generator"):
         (place / f"{name}.html").write_text(render(place / name), encoding="utf-8")
     return place
 
 
-@pytest.fixture(params=["run", "comparison"])
+@pytest.fixture(params=["run", "comparison", "generator"])
 def shown(request, browser, pages):
     def show(scheme, width):
         browser.open(pages / f"{request.param}.html", width, scheme)

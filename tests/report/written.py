@@ -114,3 +114,34 @@ def line(number: int) -> dict:
         "train-loss": 1.0, "effective-clients": 2.0, "drift": 1.25, "participants": participants,
         "failures": {"1": f"{SCRIPT} {LONG}"} if number > 1 else {},
     }  # fmt: skip
+
+
+def add_generator(directory: Path, pictures: str = "generator/samples") -> None:
+    """Make it a run of three rounds of a generator, the second of which did not count."""
+    lines = [
+        generator_line(1, 0.5, {"0": 0.75, "2": 0.25}, {"1": f"{SCRIPT} {LONG}"}),
+        generator_line(2, None, {}, {"0": "Out of memory.", "1": "Out of memory."}),
+        generator_line(3, 0.25, {"0": 0.5, "1": 0.3, "2": 0.2}, {}),
+    ]
+    text = "".join(json.dumps(each) + "\n" for each in lines)
+    (directory / "generator.jsonl").write_text(text)
+    found = [
+        {"partition_id": 0, "checked": 8, "copies": 1},
+        {"partition_id": 2, "checked": 8, "copies": 0},
+    ]
+    totals = {"checked": 16, "copies": 1, "failures": {QUOTE: 1}}
+    dump(directory / "generator-copies.json", totals | {"clients": found})
+    (directory / pictures).mkdir(parents=True)
+    for number in (1, 2, 3, 4):
+        pixels = np.full((4 * 10 + 2, 8 * 10 + 2), 50 * number, np.uint8)
+        Image.fromarray(pixels).save(directory / pictures / f"round-{number:05}.png")
+
+
+def generator_line(number: int, loss: float | None, weights: dict, failures: dict) -> dict:
+    return {
+        "round": number,
+        "loss": loss,
+        "seconds": 20.0,
+        "weights": weights,
+        "failures": failures,
+    }

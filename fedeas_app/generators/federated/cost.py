@@ -1,9 +1,13 @@
-"""What training a generator federatedly costs a client: bytes and seconds, before it is trained."""
+"""What training a generator federatedly costs: bytes and seconds, before it is trained.
+
+And what to hold against that: the bytes of the images that pooling would move, and the seconds that
+an image takes to draw, which every image saves that a policy does not want.
+"""
 
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from math import ceil
+from math import ceil, prod
 from typing import Any
 
 import numpy as np
@@ -13,6 +17,7 @@ from fedeas_app.devices import repeatable, resolve_device
 from fedeas_app.generators.federated.local import train_locally
 from fedeas_app.generators.federated.network import make_network
 from fedeas_app.generators.federated.transfer import BYTES
+from fedeas_app.generators.sampling import DEFAULT_STEPS
 from fedeas_app.local.examples import Examples
 from fedeas_app.settings import Settings
 
@@ -38,6 +43,10 @@ class Cost:
         Of the client with the most images, in all its rounds: what a deployment waits for.
     total_seconds : float
         Of all clients, one after the other: what a simulation on one core takes.
+    pooled_bytes : int
+        Of all clients' images as they are stored, which pooling would move once.
+    image_seconds : float
+        To draw an image on this machine: the network's calls, without what lies between them.
     """
 
     parameters: int
@@ -47,6 +56,8 @@ class Cost:
     step_seconds: float
     longest_seconds: float
     total_seconds: float
+    pooled_bytes: int
+    image_seconds: float
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""
@@ -56,7 +67,7 @@ class Cost:
 def estimate(
     settings: Settings, image_shape: tuple[int, int, int], classes: int, sizes: Sequence[int]
 ) -> Cost:
-    """Work out the bytes, and time a few steps for the seconds.
+    """Work out the bytes, and time a few steps and calls of the network for the seconds.
 
     Parameters
     ----------
@@ -82,6 +93,8 @@ def estimate(
         step_seconds=second,
         longest_seconds=each * max(steps),
         total_seconds=each * sum(steps),
+        pooled_bytes=sum(sizes) * prod(image_shape),
+        image_seconds=_time_call(unet, settings) * _calls(settings),
     )
 
 
@@ -102,3 +115,23 @@ def _time_step(unet: Any, settings: Settings, image_shape: tuple[int, int, int])
     with repeatable(settings.threads):
         work(1)
         return work(_TIMED) / _TIMED
+
+
+@torch.inference_mode()
+def _time_call(unet: Any, settings: Settings) -> float:
+    """Return the seconds of a call of the network for one image of a batch."""
+    size, device = settings.generator_batch_size, resolve_device(settings.device)
+    shape = (size, unet.config.in_channels, *unet.config.sample_size)
+    images = torch.zeros(shape, device=device)
+    labels = torch.zeros(size, dtype=torch.long, device=device)
+    network = unet.to(device).eval()
+    with repeatable(settings.threads):
+        begin = time.perf_counter()
+        float(network(images, 0, class_labels=labels).sample.mean())  # waits for a GPU's answer
+        return (time.perf_counter() - begin) / size
+
+
+def _calls(settings: Settings) -> int:
+    """Return how often drawing an image calls the network."""
+    steps = settings.sampler_steps or DEFAULT_STEPS[settings.sampler]
+    return steps * (1 if settings.guidance_scale in (0, 1) else 2)

@@ -10,6 +10,7 @@ from fedeas_app.files import write_text
 from fedeas_app.strategies.report import RoundReport
 
 JOURNAL: Final = "generator.jsonl"
+_LIMITS: Final = {"norms": "norm", "clipped-by": "clipped-by"}
 
 
 class Journal:
@@ -31,7 +32,10 @@ class Journal:
             write_text(self._path, "".join(lines[:finished]))
 
     def add(self, server_round: int, report: RoundReport) -> None:
-        """Write down a round: its loss, seconds, who took part with what weight, who failed."""
+        """Write down a round: its loss, seconds, who took part with what weight, who failed.
+
+        Where updates have a limit, also the norm of each and what it was multiplied by.
+        """
         now = time.perf_counter()
         line = {
             "round": server_round,
@@ -39,9 +43,18 @@ class Journal:
             "seconds": now - self._started,
             "weights": {str(p.partition): p.weight for p in report.participants},
             "failures": {str(partition): text for partition, text in report.failures.items()},
+            **_limits(report),
         }
         self._started = now
         with open(self._path, "a", encoding="utf-8") as stream:
             stream.write(json.dumps(line) + "\n")
             stream.flush()
             os.fsync(stream.fileno())  # before a checkpoint that is of this round
+
+
+def _limits(report: RoundReport) -> dict[str, dict[str, float]]:
+    told = {
+        name: {str(p.partition): p.details[key] for p in report.participants if key in p.details}
+        for name, key in _LIMITS.items()
+    }
+    return {name: values for name, values in told.items() if values}

@@ -18,6 +18,7 @@ def for_rounds(settings: Settings) -> Settings:
         "fraction-train": settings.generator_fraction,
         "strategy": settings.generator_strategy,
         "proximal-mu": "auto",  # the generator's own is `generator-mu`
+        "clip-norm": settings.generator_clip_norm,
         "weight-by": "real",
         "policy": "none",
         "compression": "none",  # the generator's own is `generator-transfer`

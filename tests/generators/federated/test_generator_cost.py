@@ -12,6 +12,7 @@ SHAPE = (8, 8, 1)
 @pytest.fixture
 def _a_step_takes_two_seconds(monkeypatch):
     monkeypatch.setattr(module, "_time_step", lambda *_: 2.0)
+    monkeypatch.setattr(module, "_time_call", lambda *_: 0.25)
 
 
 @pytest.mark.usefixtures("_a_step_takes_two_seconds")
@@ -28,8 +29,25 @@ def test_bytes_and_seconds_by_hand(job, transfer, each):
     assert cost.client_bytes == 2 * 5 * each * count + 4 * count
     assert cost.longest_seconds == 2.0 * 5 * 3 * 2
     assert cost.total_seconds == 2.0 * 5 * 3 * 4
+    assert cost.pooled_bytes == (65 + 64 + 10) * 8 * 8
+    assert cost.image_seconds == 2 * 0.25  # the two steps of `job`
     assert cost.to_dict()["client-bytes"] == cost.client_bytes
 
 
-def test_a_step_is_timed(job):
-    assert 0 < estimate(job(generator_batch_size=4), SHAPE, 10, [4]).step_seconds < 60
+@pytest.mark.usefixtures("_a_step_takes_two_seconds")
+@pytest.mark.parametrize(
+    ("keys", "calls"),
+    [
+        ({"sampler": "ddim", "sampler_steps": 0}, 50),
+        ({"sampler": "ddpm", "sampler_steps": 0, "guidance_scale": 1.0}, 1000),
+        ({"sampler_steps": 7, "guidance_scale": 2.0, "generator_label_dropout": 0.1}, 14),
+    ],
+)
+def test_an_image_takes_the_networks_calls(job, keys, calls):
+    assert estimate(job(**keys), SHAPE, 10, [4]).image_seconds == calls * 0.25
+
+
+def test_steps_and_calls_are_timed(job):
+    cost = estimate(job(generator_batch_size=4, generator_unshuffle=2), SHAPE, 10, [4])
+    assert 0 < cost.step_seconds < 60
+    assert 0 < cost.image_seconds < 60

@@ -17,10 +17,12 @@ def test_the_strategy_of_the_classifier_is_not_that_of_the_generator(configure):
     settings = configure(
         generator="federated", strategy="scaffold", rounds=9, generator_rounds=4, weight_by="total",
         fraction_train=0.5, generator_fraction=0.25, generator_strategy="fedadam", policy="fedeas",
+        generator_clip_norm=3.0,
     )  # fmt: skip
     own = for_rounds(settings)
     assert (own.strategy, own.rounds, own.fraction_train) == ("fedadam", 4, 0.25)
     assert (own.weight_by, own.policy, own.mu) == ("real", "none", 0.0)
+    assert (settings.clip_norm, own.clip_norm, own.norm_bound) == ("off", 3.0, 3.0)
     assert own.seed != settings.seed
     assert own.seed == for_rounds(settings).seed
 

@@ -217,11 +217,24 @@ def test_an_answer_that_makes_no_sense_is_refused(job):
 def test_its_updates_get_noise_as_the_classifiers_do_and_are_counted(whole, job, who):
     keys = {
         "privacy": who, "clip_norm": 0.5, "noise_multiplier": 1e-3, "noise_source": "seed",
-        "strategy": "fedavg", "generator_rounds": 1,
+        "strategy": "fedavg", "generator_rounds": 1, "generator_clip_norm": 2.0,
     }  # fmt: skip
     private, plain = start(whole("private", **keys)), start(job("plain", generator_rounds=1))
     assert read(private, "privacy.json")["releases"] == {"0": 2, "1": 2, "2": 2}
     assert not same_weights(private, plain)
+
+
+def test_its_updates_have_a_limit_of_their_own(job):
+    limited = start(
+        job("limited", generator_rounds=1, generator_clip_norm="median", clip_norm=1e-9)
+    )
+    plain = start(job("plain", generator_rounds=1))
+    (line,) = lines(limited)
+    norms = line["norms"]
+    middle = sorted(norms.values())[1]
+    assert line["clipped-by"] == pytest.approx({k: min(1, middle / n) for k, n in norms.items()})
+    assert "norms" not in lines(plain)[0]
+    assert not same_weights(limited, plain)
 
 
 def test_a_node_that_comes_back_under_another_id_takes_part_again(job):
@@ -242,6 +255,47 @@ def test_a_node_that_comes_back_under_another_id_takes_part_again(job):
     assert took_part[0] == took_part[1] == ["0", "1"]
     assert took_part[-1] == ["0", "1", "2"]
     assert read(run, "summary.json")["status"] == "completed"
+
+
+def test_a_node_that_is_gone_for_good_is_named_and_the_run_goes_on(whole):
+    settings = whole(generator_checked=4, num_clients=3)
+    grid = FakeGrid(settings, {10: 0, 11: 1, 12: 2})
+
+    def tamper(partition, request, reply):
+        config = request.content["config"]
+        if (partition, config.get("server-round")) == (0, 2) and 12 in grid.get_node_ids():
+            grid.leave(12)
+        return reply
+
+    grid.tamper = tamper
+    run = start(settings, grid=grid)
+    assert [list(line["failures"]) for line in lines(run)] == [[], ["2"], ["2"]]
+    assert [one["partition_id"] for one in read(run, "generator-copies.json")["clients"]] == [0, 1]
+    assert [one["partition-id"] for one in read(run, "plan.json")["clients"]] == [0, 1]
+    assert "num-clients = 3" in (run / "config.toml").read_text(encoding="utf-8")
+    assert read(run, "summary.json")["status"] == "completed"
+
+
+def without_generator(partition, request, reply):
+    """Let partition 1 fail when it is handed the generator, though not when it prepares."""
+    if request.metadata.message_type != "query.generator" or partition != 1:
+        return reply
+    return failed("no room")(partition, _as_train(request), reply)
+
+
+def test_a_client_that_cannot_take_it_is_asked_again_before_the_rounds(whole):
+    run = start(whole(rounds=2), without_generator)
+    found = read(run, "generator-copies.json")
+    assert found["failures"] == {"no room": 1}
+    assert [one["partition_id"] for one in found["clients"]] == [0, 2]
+    text = (run / "rounds.jsonl").read_text(encoding="utf-8").splitlines()
+    took_part = [[p["partition"] for p in json.loads(line)["participants"]] for line in text[1:]]
+    assert took_part == [[0, 2], [0, 1, 2]]
+
+
+def test_too_few_that_can_take_it_end_the_run(whole):
+    with pytest.raises(UserError, match=r"^query\.generator failed: no room$"):
+        start(whole(min_replies=3), without_generator)
 
 
 TOLD = {
