@@ -19,6 +19,7 @@ import torch
 from fedeas_app.errors import UserError, first_line
 from fedeas_app.files import file_sha256_once
 from fedeas_app.reading import read_json
+from fedeas_app.wording import in_one_line
 
 INDEX = "model_index.json"
 SCHEDULER = "scheduler"
@@ -178,8 +179,8 @@ class PipelineDirectory:
             found = getattr(getattr(pipelines, library, None), name, None)
         if not isinstance(found, type) or not hasattr(found, "from_pretrained"):
             raise self._mistake(
-                f"needs {library}.{name} as its {part}, which is not in the diffusers and "
-                "transformers installed here (code of other origin is never run)"
+                f"needs {in_one_line(f'{library}.{name}')} as its {part}, which is not in the "
+                "diffusers and transformers installed here (code of other origin is never run)"
             )
         return found
 

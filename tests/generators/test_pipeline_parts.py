@@ -120,6 +120,11 @@ def test_a_part_of_other_origin_is_never_run(dit, value):
     assert f"needs {value[0]}.{value[1]} as its transformer" in refusal(dit)
 
 
+def test_a_name_with_a_line_break_breaks_no_sentence(dit):
+    edit_index(dit, scheduler=["diffusers", "DDIM\nScheduler"])
+    assert "needs 'diffusers.DDIM\\nScheduler' as its scheduler" in refusal(dit)
+
+
 @pytest.mark.parametrize("value", [["diffusers"], [1, 2], ["a", "b", "c"], []])
 def test_a_part_that_is_no_pair(dit, value):
     edit_index(dit, vae=value)
