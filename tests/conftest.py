@@ -5,6 +5,7 @@ import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 import torch
 from fake_generator import FakeGenerator
@@ -14,6 +15,10 @@ from fedeas_app.settings import Settings
 
 # What runs tests side by side sets a width, and consoles keep what they find when they are made.
 os.environ.pop("COLUMNS", None)
+
+# How long an example takes is the machine's affair, and says nothing of what is tested.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 
 
 @pytest.fixture(autouse=True)

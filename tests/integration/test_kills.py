@@ -17,6 +17,7 @@ ROUNDS, MANY = 12, 120  # many: enough for ten kills before the last one
 JOB = (
     "--set=num-clients=4", "--set=local-epochs=1", "--set=alpha=0.3", "--set=policy=none",
 )  # fmt: skip
+MORE = {"fedavgm": ["--set=server-learning-rate=0.1"]}  # with 1 it diverges before the last round
 TARGETS = {
     "server": lambda process: "flwr-simulation" in " ".join(process.cmdline()),
     "superlink": lambda process: "flower-superlink" in " ".join(process.cmdline()),
@@ -99,7 +100,7 @@ class Jobs:
 
 def go_through(jobs: Jobs, strategy: str, rounds: int, kills: Sequence[Kill]) -> None:
     """Kill a run again and again, let it go on, and compare it with one that was left in peace."""
-    words = [f"--set=strategy={strategy}", f"--set=rounds={rounds}"]
+    words = [f"--set=strategy={strategy}", f"--set=rounds={rounds}", *MORE.get(strategy, [])]
     whole = jobs.complete("whole", *words)
     for kill in kills:
         jobs.kill("killed", kill, *words)
