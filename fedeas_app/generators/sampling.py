@@ -8,6 +8,7 @@ has no pipeline for a UNet with class embeddings and because every image has a s
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -128,7 +129,7 @@ def network_shape(config: Mapping[str, Any]) -> tuple[int, int, int]:
     """
     size = config["sample_size"]
     height, width = (size, size) if isinstance(size, int) else size
-    return int(config["out_channels"]), int(height), int(width)
+    return index(config["out_channels"]), index(height), index(width)
 
 
 def to_pixels(sample: torch.Tensor, unshuffle: int) -> NDArray[np.uint8]:

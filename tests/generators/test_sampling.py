@@ -1,5 +1,6 @@
 """The walk from noise to images, against the equations of the papers in NumPy."""
 
+import math
 from types import SimpleNamespace
 
 import numpy as np
@@ -217,7 +218,9 @@ def test_what_a_network_sees(config, shape):
 
 
 @pytest.mark.parametrize("config", [{}, {"sample_size": None, "out_channels": 1},
-                                    {"sample_size": [1], "out_channels": 1}])  # fmt: skip
+                                    {"sample_size": [1], "out_channels": 1},
+                                    {"sample_size": 8, "out_channels": math.inf},
+                                    {"sample_size": [8, 8.5], "out_channels": 1}])  # fmt: skip
 def test_a_network_that_does_not_say_what_it_sees(config):
     with pytest.raises((KeyError, TypeError, ValueError)):
         network_shape(config)
