@@ -60,7 +60,7 @@ def main(
     if quick:
         clients, images, test_images, rounds, repeats = 4, 1000, 500, 3, 1
     with tempfile.TemporaryDirectory(prefix="fedeas-bench-") as place:
-        work = Work(dataset, clients, images, test_images, "iid", rounds)
+        work = Work(_found(dataset), clients, images, test_images, "iid", rounds)
         settings = configure(Path(place), work)
         prepare(settings)
         sides: dict[str, Callable[[], Side]] = {
@@ -68,6 +68,12 @@ def main(
             "fedeas run": partial(ours, settings, Path(place)),
         }
         tell(take_turns(sides, repeats))
+
+
+def _found(dataset: str) -> str:
+    """Return a local path whole: the other app runs in a directory of its own."""
+    path = Path(dataset).expanduser().absolute()
+    return str(path) if path.exists() else dataset
 
 
 def quickstart(settings: Settings, place: Path) -> Side:
