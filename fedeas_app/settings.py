@@ -263,7 +263,7 @@ class Settings(BaseModel):
     generator_epochs: Count = Field(
         3, description="passes of a client over its real images in such a round"
     )
-    generator_batch_size: Count = Field(32, description="images in a step of the generator")
+    generator_batch_size: Count = Field(16, description="images in a step of the generator")
     generator_fraction: Fraction = Field(1.0, description="share of the clients in such a round")
     generator_strategy: Literal["fedavg", "fedalign", "fedavgm", "fedadam", "fedyogi"] = Field(
         "fedavg", description="how the clients' generators are averaged"
