@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import torch
 from flwr.app import ArrayRecord
-from measuring import command, megabytes, print_table
+from measuring import Dataset, command, megabytes, print_table
 
 from fedeas_app.client import Client, Order
 from fedeas_app.compression import compressed, decompressed
@@ -27,7 +27,7 @@ METHODS = ("none", "fp16", "int8")
 
 
 def main(
-    dataset: str = "digits",
+    dataset: Dataset = "digits",
     clients: int = 10,
     images: int = 0,
     rounds: int = 15,

@@ -6,7 +6,9 @@ through the commands that a user has; what is there already is not run again. Th
 are what a client sends and receives in the generator's rounds, and how long one of them took here.
 
     python bench/federated_generator.py --alphas 0.05,0.1,0.3 --seeds 0,1,2
-    python bench/federated_generator.py --alphas 0.1 --arms none,pooled,federated,movers,fedprox
+    python bench/federated_generator.py --alphas 0.1 --seeds 0 --out runs/generator-variants \
+        --arms federated,movers,fedprox,dropout,guided,half-of-the-clients,half-precision \
+        --set generator-rounds=20 --set generator-only=true    # no classifiers, no accuracy
     python bench/federated_generator.py --config fashion-mnist --set train-samples=6000 \
         --set generator-unshuffle=2 --set generator-label-dropout=0.1 --set guidance-scale=2 \
         --pooled-steps 6000 --out runs/federated-fashion
@@ -26,6 +28,9 @@ from typing import Annotated, Any
 import typer
 
 FEDERATED = {"generator": "federated"}
+PRIVATE = FEDERATED | {
+    "privacy": "central", "strategy": "fedavg", "clip-norm": 1.0, "generator-clip-norm": 3.0
+}  # fmt: skip
 ARMS: dict[str, dict[str, Any]] = {
     "none": {"policy": "none"},
     "pooled": {},  # its generator is a path
@@ -36,6 +41,9 @@ ARMS: dict[str, dict[str, Any]] = {
     "guided": FEDERATED | {"generator-label-dropout": 0.1, "guidance-scale": 1.5},
     "half-of-the-clients": FEDERATED | {"generator-fraction": 0.5},
     "half-precision": FEDERATED | {"generator-transfer": "float16"},
+    "private-0.001": PRIVATE | {"noise-multiplier": 0.001},
+    "private-0.01": PRIVATE | {"noise-multiplier": 0.01},
+    "private-0.1": PRIVATE | {"noise-multiplier": 0.1},
 }
 BASIC = "none,pooled,federated"
 COLUMNS = (
@@ -85,11 +93,12 @@ class Bench:
         """Return what one run and the judgement of its generator say."""
         run = self._run(arm, alpha, seed)
         summary = read(run / "summary.json")
-        values = {"final": summary["final"], "auc": summary["auc"]}
+        values = {key: summary[key] for key in ("final", "auc") if key in summary}
         if arm == "none":
             return values
         generator = self._pooled(seed) if arm == "pooled" else run / "generator"
         keys = {"generator": generator, "seed": seed, "guidance-scale": self._guidance(arm)}
+        keys["generator-only"] = "false"
         verdict = self._judge(keys, run.parent / f"{run.name}-verdict")
         distance = verdict["frechet-distance"]["synthetic-test"]
         values |= {"recognised": verdict["recognised"], "frechet": distance}
@@ -97,7 +106,7 @@ class Bench:
 
     def _run(self, arm: str, alpha: float, seed: int) -> Path:
         name = f"a{alpha:g}-s{seed}-{arm}"
-        if not (self._out / name / "model.safetensors").is_file():
+        if not is_complete(self._out / name):
             keys = {"alpha": alpha, "seed": seed, "output-dir": self._out, "run-name": name}
             keys |= {"guidance-scale": self._guidance(arm)} | ARMS[arm]
             keys |= {"generator": self._pooled(seed)} if arm == "pooled" else {}
@@ -139,6 +148,12 @@ class Bench:
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 
+def is_complete(run: Path) -> bool:
+    """Tell whether a run is there and has ended well."""
+    summary = run / "summary.json"
+    return summary.is_file() and bool(read(summary)["status"] == "completed")
+
+
 def price(run: Path) -> dict[str, float]:
     """Return the megabytes of a client and the seconds of a round as its record has them.
 
@@ -172,17 +187,25 @@ def row(alpha: float, arm: str, cells: Sequence[Values]) -> str:
 
 
 def gains(cells: Mapping[str, Sequence[Values]]) -> list[str]:
-    """Say which share of the pooled generator's gain in accuracy the others have."""
-    mean = {arm: statistics.mean(cell["final"] for cell in found) for arm, found in cells.items()}
-    if not {"none", "pooled"} <= set(mean) or mean["pooled"] <= mean["none"]:
-        return ["", "The pooled generator gains nothing here.", ""]
-    whole = mean["pooled"] - mean["none"]
-    shares = {arm: (final - mean["none"]) / whole for arm, final in mean.items()}
+    """Say which share of the pooled generator's gain in accuracy and AUC the others have."""
+    if not {"none", "pooled"} <= set(cells):
+        return []
+    final, auc = shares(cells, "final"), shares(cells, "auc")
     return [
-        f"\n{arm}: {share:.0%} of the pooled generator's gain in accuracy."
-        for arm, share in shares.items()
+        f"\n{arm}: {final[arm]} of the pooled generator's gain in accuracy, {auc[arm]} in AUC."
+        for arm in cells
         if arm not in ("none", "pooled")
     ]
+
+
+def shares(cells: Mapping[str, Sequence[Values]], name: str) -> dict[str, str]:
+    """Return what each arm has of the pooled generator's gain; a dash where that gains nothing."""
+    mean = {arm: statistics.mean(cell[name] for cell in found) for arm, found in cells.items()}
+    whole = mean["pooled"] - mean["none"]
+    return {
+        arm: f"{(value - mean['none']) / whole:.0%}" if whole > 0 else "–"
+        for arm, value in mean.items()
+    }
 
 
 def percent(values: Sequence[float]) -> str:

@@ -21,11 +21,10 @@ from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated
 
-import typer
 from measuring import (
     MARK,
+    Dataset,
     Finished,
     PeakMemory,
     command,
@@ -46,9 +45,7 @@ FASTER = 1.5  # the goal
 
 
 def main(
-    dataset: Annotated[
-        str, typer.Option(help="CIFAR-10: a directory of parquet files, or a hub id.")
-    ],
+    dataset: Dataset,
     clients: int = 20,
     images: int = 0,
     test_images: int = 0,
@@ -60,7 +57,7 @@ def main(
     if quick:
         clients, images, test_images, rounds, repeats = 4, 1000, 500, 3, 1
     with tempfile.TemporaryDirectory(prefix="fedeas-bench-") as place:
-        work = Work(_found(dataset), clients, images, test_images, "iid", rounds)
+        work = Work(dataset, clients, images, test_images, "iid", rounds)
         settings = configure(Path(place), work)
         prepare(settings)
         sides: dict[str, Callable[[], Side]] = {
@@ -68,12 +65,6 @@ def main(
             "fedeas run": partial(ours, settings, Path(place)),
         }
         tell(take_turns(sides, repeats))
-
-
-def _found(dataset: str) -> str:
-    """Return a local path whole: the other app runs in a directory of its own."""
-    path = Path(dataset).expanduser().absolute()
-    return str(path) if path.exists() else dataset
 
 
 def quickstart(settings: Settings, place: Path) -> Side:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Annotated, Self, TypeVar
 
 import psutil
 import typer
@@ -21,6 +21,7 @@ T = TypeVar("T")
 
 MARK = "FEDEAS_BENCH"  # in the environment of all processes of one measurement
 _VERDICT = {True: "met", False: "missed"}
+_NAMES = ("", "digits")  # nothing, and what every environment has: never a directory
 _SAMPLE = 0.5  # seconds between looks at the memory
 
 # What the processes of a run are, and how a word of their command lines begins, in this order.
@@ -35,6 +36,20 @@ ROLES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("the floor", ("floor.py",)),
     ("the command line and its guard", ("fedeas", "fedeas_app.processes")),
 )  # fmt: skip
+
+
+def found(dataset: str) -> str:
+    """Return a local path whole, as processes in other directories need it; leave any other name.
+
+    Whoever names a directory that is there means it, also without ``./`` before it.
+    """
+    path = Path(dataset).expanduser().absolute()
+    return str(path) if dataset not in _NAMES and path.exists() else dataset
+
+
+Dataset = Annotated[
+    str, typer.Option(parser=found, metavar="NAME", help="A local path, or a hub id.")
+]
 
 
 def command(main: Callable[..., object]) -> None:

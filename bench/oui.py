@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 import torch
-from measuring import command, median_of_turns, print_goals, print_table
+from measuring import Dataset, command, median_of_turns, print_goals, print_table
 
 from fedeas_app.client import Client, Order
 from fedeas_app.devices import repeatable
@@ -23,7 +23,7 @@ SLOWEST = {100: 1.0, 100_000: 100.0}  # the goals for the server: milliseconds f
 
 
 def main(
-    dataset: str = "digits",
+    dataset: Dataset = "digits",
     clients: int = 20,
     model: str = "cnn",
     repeats: int = 7,

@@ -23,6 +23,7 @@ import tomli_w
 import torch
 import typer
 from measuring import (
+    Dataset,
     Finished,
     command,
     megabytes,
@@ -74,7 +75,7 @@ class Side:
 
 
 def main(  # noqa: PLR0913, PLR0917  # options of a command line
-    dataset: str = "digits",
+    dataset: Dataset = "digits",
     clients: int = 20,
     images: Annotated[int, typer.Option(help="Of the training set; 0: all.")] = 0,
     test_images: int = 0,

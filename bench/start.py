@@ -32,7 +32,7 @@ _LOOK = 0.05  # seconds between two looks at processes and files
 PROCESSES = {
     "the command line has read its configuration; SuperLink begins": {"flower-superlink"},
     "device and generator are being checked": {"fedeas_app.checking"},
-    "that is done, SuperLink answers; `flwr run` begins": {"flwr"},
+    "SuperLink answers; `flwr run` begins": {"flwr"},
     "SuperLink's SuperExec begins": {"flower-superexec"},
     "the simulation's process begins": {"flwr-simulation"},
     "Ray begins": {"gcs_server"},

@@ -11,10 +11,8 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
 
-import typer
-from measuring import command
+from measuring import Dataset, command
 
 HERE = Path(__file__).parent
 NEEDS_IMAGES = ("flower_style.py",)
@@ -25,9 +23,7 @@ SCRIPTS = (
 
 
 def main(
-    dataset: Annotated[
-        str, typer.Option(help="CIFAR-10: a directory of parquet files, or a hub id.")
-    ] = "",
+    dataset: Dataset = "",
     quick: bool = False,
 ) -> None:
     """Run them all; fail at the end if one has failed."""

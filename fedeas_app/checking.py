@@ -6,7 +6,11 @@ It takes torch, and torch some 300 MB for as long as its process lives: hence a 
 import os
 import subprocess
 import sys
+import tempfile
 import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 
 import tomli_w
 
@@ -17,24 +21,43 @@ _EVERYWHERE = ("auto", "cpu")  # devices that no machine lacks
 _REFUSED = 3  # the exit status where standard output says why
 
 
-def check_elsewhere(settings: Settings) -> None:
-    """Refuse a device or a generator that is not there.
+@contextmanager
+def check_elsewhere(settings: Settings) -> Iterator[Callable[[], None]]:
+    """Look for a device and a generator that are not there, while something else goes on.
 
-    Raises
+    Yields
     ------
-    UserError
+    callable
+        Waits until that is done; raises a UserError where something is missing. It need not be
+        called: what is left of the check ends with the context.
     """
     if not _may_refuse(settings):
+        yield lambda: None
         return
-    done = subprocess.run(  # noqa: S603  # our own command line, no shell
-        [sys.executable, "-m", __name__], input=tomli_w.dumps(settings.to_flat()),
-        capture_output=True, encoding="utf-8", check=False,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-    )  # fmt: skip
-    if done.returncode == _REFUSED:
-        raise UserError(done.stdout)
-    if done.returncode:
-        raise RuntimeError(done.stderr)
+    with _started(settings) as process:
+        try:
+            yield partial(_refuse, process)
+        finally:
+            process.kill()
+
+
+def _started(settings: Settings) -> "subprocess.Popen[str]":
+    with tempfile.TemporaryFile() as text:  # no pipe, which would have to be fed
+        text.write(tomli_w.dumps(settings.to_flat()).encode())
+        text.seek(0)
+        return subprocess.Popen(  # noqa: S603  # our own command line, no shell
+            [sys.executable, "-m", __name__], stdin=text, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, encoding="utf-8",
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )  # fmt: skip
+
+
+def _refuse(process: "subprocess.Popen[str]") -> None:
+    output, errors = process.communicate()
+    if process.returncode == _REFUSED:
+        raise UserError(output)
+    if process.returncode:
+        raise RuntimeError(errors)
 
 
 def _may_refuse(settings: Settings) -> bool:

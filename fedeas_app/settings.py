@@ -602,6 +602,11 @@ class Settings(BaseModel):
         return self.server_learning_rate
 
     @property
+    def steps_at_server(self) -> bool:
+        """Whether the server takes a step of its own along the clients' average."""
+        return self.strategy in _STEPPING
+
+    @property
     def norm_bound(self) -> float:
         """C, the largest norm of an update; infinite where no number is given."""
         return math.inf if isinstance(self.clip_norm, str) else self.clip_norm

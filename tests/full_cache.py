@@ -13,6 +13,7 @@ from fedeas_app import data, inventory
 from fedeas_app.client_state import Address, ClientState
 from fedeas_app.generators import pretrained
 from fedeas_app.generators.cache import Drawer
+from fedeas_app.generators.scheduler_memo import remembered
 from fedeas_app.settings import Settings
 
 NEED = np.array([3, 0, 5])  # in shards of 7 images and 1
@@ -25,6 +26,7 @@ def fill(cache: Path) -> Path:
     train = data.load_split(settings, "train", verify=True)
     data.partition(train.labels, 4, settings)
     pretrained.unpack("digits", cache / "generators")
+    remembered(cache, {"sampler": "ddim", "steps": 1000}, lambda: ["DDIMScheduler", {}])
     Drawer(cache, FakeGenerator(), 5, "cpu torch-2").fetch(NEED)
     for client in (2, 11):
         state = ClientState(cache, Address(_RUN, 0), client)

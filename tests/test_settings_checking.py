@@ -1,9 +1,17 @@
 """What clients would refuse, as another process finds it."""
 
+import signal
+
 import pytest
 
+from fedeas_app import checking
 from fedeas_app.checking import check, check_elsewhere
 from fedeas_app.errors import UserError
+
+
+def check_there(settings):
+    with check_elsewhere(settings) as refuse:
+        refuse()
 
 
 @pytest.mark.parametrize(
@@ -14,12 +22,26 @@ def test_another_process_refuses_in_the_same_words(configure, wrong):
     with pytest.raises(UserError) as here:
         check(settings)
     with pytest.raises(UserError) as there:
-        check_elsewhere(settings)
+        check_there(settings)
     assert str(there.value) == str(here.value) != ""
 
 
 def test_what_is_there_is_not_refused(configure):
-    check_elsewhere(configure(policy="fedeas"))
+    check_there(configure(policy="fedeas"))
+
+
+def test_a_check_that_nobody_waits_for_ends_with_the_context(configure, monkeypatch):
+    started = []
+    start = checking._started
+
+    def keep(settings):
+        started.append(start(settings))
+        return started[0]
+
+    monkeypatch.setattr(checking, "_started", keep)
+    with pytest.raises(KeyboardInterrupt), check_elsewhere(configure(policy="fedeas")):
+        raise KeyboardInterrupt
+    assert started[0].returncode == -signal.SIGKILL
 
 
 @pytest.fixture
@@ -33,7 +55,7 @@ def broken_python(monkeypatch, tmp_path):
 @pytest.mark.usefixtures("broken_python")
 def test_a_mistake_of_ours_is_no_mistake_of_the_users(configure):
     with pytest.raises(RuntimeError, match="ValueError: odd"):
-        check_elsewhere(configure(policy="fedeas"))
+        check_there(configure(policy="fedeas"))
 
 
 @pytest.mark.usefixtures("broken_python")
@@ -41,7 +63,7 @@ def test_a_mistake_of_ours_is_no_mistake_of_the_users(configure):
 def test_where_nothing_can_be_missing_no_process_is_started(configure, device):
     settings = configure(policy="none", device=device)
     check(settings)
-    check_elsewhere(settings)
+    check_there(settings)
 
 
 @pytest.mark.usefixtures("broken_python")
@@ -55,4 +77,4 @@ def test_where_nothing_can_be_missing_no_process_is_started(configure, device):
 )
 def test_whatever_can_be_missing_is_looked_for(configure, keys):
     with pytest.raises(RuntimeError, match="odd"):
-        check_elsewhere(configure(**keys))
+        check_there(configure(**keys))

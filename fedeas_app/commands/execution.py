@@ -15,8 +15,10 @@ from fedeas_app.files import make_directory, told, write_text
 from fedeas_app.forecast import Forecast, forecast
 from fedeas_app.reading import read_json
 from fedeas_app.runs.directory import (
+    BROKEN_OFF,
     INTERRUPTED,
     KILLED,
+    LAPSED,
     RESUMING,
     mark_failed,
     mark_resuming,
@@ -28,6 +30,7 @@ from fedeas_app.settings import Settings
 
 Observe = Callable[[Path], None]
 
+_GIVEN_UP = "task-token authentication failed"  # Flower, to a process that it does not wait for
 _POLL = 0.25  # seconds between looks at the record
 
 
@@ -84,9 +87,15 @@ def run_directory(settings: Settings) -> Path:
 
 def _simulate(settings: Settings, expected: Forecast, observe: Observe) -> dict[str, Any]:
     directory = run_directory(settings)
-    with simulation(settings) as flower, _added(flower, directory, expected):
-        check_elsewhere(settings)  # while the SuperLink starts
-        _follow(flower.submit(), directory, observe)
+    with (
+        simulation(settings) as flower,
+        _added(flower, directory, expected),
+        check_elsewhere(settings) as refuse,
+    ):
+        process = flower.submit()  # seconds before the record begins, and the check is shorter
+        with _failure_noted(directory):
+            refuse()
+        _follow(process, directory, observe)
         return _outcome(flower, directory)
 
 
@@ -111,9 +120,20 @@ def _outcome(flower: Simulation, directory: Path) -> dict[str, Any]:
         raise UserError(f"The run did not start. Flower says:\n{flower.complaints()}")
     if summary["status"] == "completed":
         return summary
-    _mark_failed(directory, KILLED)
-    reason = summary.get("reason", KILLED)
-    raise UserError(f"The run failed: {reason} (log: {directory / 'flower.log'})")
+    reason = summary.get("reason") or (LAPSED if _GIVEN_UP in flower.log_text() else KILLED)
+    _mark_failed(directory, reason)
+    again = f"; go on with: fedeas run --resume {directory}" if reason in BROKEN_OFF else ""
+    raise UserError(f"The run failed: {reason} (log: {directory / 'flower.log'}){again}")
+
+
+@contextmanager
+def _failure_noted(directory: Path) -> Iterator[None]:
+    """Leave no record that says of a refused run that it goes on."""
+    try:
+        yield
+    except UserError as error:
+        _mark_failed(directory, str(error))
+        raise
 
 
 def _mark_failed(directory: Path, reason: str) -> None:

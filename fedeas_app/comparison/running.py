@@ -14,7 +14,7 @@ from fedeas_app.comparison.reading import GRID, Comparison, is_comparison, read_
 from fedeas_app.comparison.writing import write_comparison
 from fedeas_app.errors import UserError, first_line
 from fedeas_app.files import make_directory, sweep
-from fedeas_app.runs.directory import INTERRUPTED, KILLED, read_summary
+from fedeas_app.runs.directory import BROKEN_OFF, INTERRUPTED, read_summary
 from fedeas_app.runs.reading import Run, read_run
 from fedeas_app.runs.resuming import CHECKPOINT, require_resumable
 
@@ -140,7 +140,7 @@ def _is_broken_off(cell: Cell) -> bool:
         summary = require_resumable(cell.directory, cell.settings)
     except UserError:
         return False
-    return summary.get("reason", INTERRUPTED) in (INTERRUPTED, KILLED)
+    return summary.get("reason", INTERRUPTED) in BROKEN_OFF
 
 
 def _failed_before(directory: Path, todo: set[str]) -> dict[str, str]:

@@ -33,12 +33,14 @@ from fedeas_app.generators.sampling import (
     NotFiniteError,
     Recipe,
     denoise,
-    make_sampler,
+    describe_sampler,
     network_shape,
     to_pixels,
 )
-from fedeas_app.generators.schedulers import TooManyStepsError, describe_scheduler
+from fedeas_app.generators.scheduler_memo import Description
+from fedeas_app.generators.schedulers import TooManyStepsError
 from fedeas_app.reading import read_json
+from fedeas_app.settings import Settings
 
 if TYPE_CHECKING:
     from diffusers import UNet2DModel
@@ -55,19 +57,10 @@ class Ddpm:
     directory : Path
         Holds ``unet/`` and ``scheduler/`` as diffusers saves them, weights in safetensors, and the
         card where there is one.
-    name : str
-        For messages.
-    sampler : {"ddpm", "ddim", "dpm-solver++"}
-    steps : int
-        Denoising steps; 0 takes the sampler's default.
-    guidance : float
-        Scale of the classifier-free guidance; 0 and 1 use none.
-    precision : {"auto", "float32", "bfloat16", "float16"}
-        Of the network; ``auto`` is bfloat16 where a CUDA device has it, else float32.
-    batch_size : int
-        Images made at a time; 0 finds it by itself.
-    device : str
-        As in the settings.
+    settings : Settings
+        ``generator`` for messages, the keys from ``sampler`` to ``generation_batch_size``,
+        ``device``, and the cache: with what that knows of the scheduler, diffusers is loaded only
+        where an image has to be made.
 
     Raises
     ------
@@ -75,31 +68,17 @@ class Ddpm:
         The directory is missing or is no class-conditional DDPM, or cannot be sampled so.
     """
 
-    def __init__(
-        self,
-        directory: Path,
-        *,
-        name: str,
-        sampler: str,
-        steps: int,
-        guidance: float = 1.0,
-        precision: str = "auto",
-        batch_size: int = 0,
-        device: str = "auto",
-    ) -> None:
-        self.name = name
+    def __init__(self, directory: Path, settings: Settings) -> None:
+        self.name = repr(settings.generator)
         self.directory = directory
-        self._precision = precision
-        self._batch_size = batch_size
-        self._device = device
+        self._settings = settings
         self._unet_config = self._read_config("unet/config.json")
         self.scheduler_config = self._read_config("scheduler/scheduler_config.json")
         self._check_network()
         self.card = self._read_card()
-        scale = guidance or 1.0
-        null_label = self.card.null_label if scale != 1 else None  # unused, so not in the digest
-        self.recipe = Recipe(sampler, steps or DEFAULT_STEPS[sampler], scale, null_label)
+        self.recipe = self._choose_recipe()
         self._check_recipe()
+        self._scheduler = self._describe_scheduler()
 
     @property
     def num_classes(self) -> int:
@@ -125,17 +104,17 @@ class Ddpm:
         parts = {
             "weights": file_sha256_once(self.directory / _WEIGHTS),
             "unet": self._unet_config,
-            "scheduler": describe_scheduler(make_sampler(self.scheduler_config, self.recipe)),
+            "scheduler": self._scheduler,
             "unshuffle": self.card.unshuffle,
             "recipe": asdict(self.recipe),
-            "precision": self._dtype(resolve_device(self._device)),
+            "precision": self._dtype(resolve_device(self._settings.device)),
         }
         return sha256(json.dumps(parts, sort_keys=True).encode())
 
     @property
     def how(self) -> str:
         """Sampler, steps and precision, for messages."""
-        precision = self._dtype(resolve_device(self._device))
+        precision = self._dtype(resolve_device(self._settings.device))
         return f"{self.recipe.sampler}, {self.recipe.steps} steps, {precision}"
 
     def generate(
@@ -151,7 +130,7 @@ class Ddpm:
         images = np.empty((len(labels), *self.image_shape), np.uint8)
         if not len(labels):
             return images
-        device = resolve_device(self._device)
+        device = resolve_device(self._settings.device)
         try:
             for batch, sample in self._draw(labels, seeds, device):
                 images[batch] = to_pixels(sample, self.card.unshuffle)
@@ -169,7 +148,7 @@ class Ddpm:
         """Yield every batch; nothing but this, or an error that ended it, holds the network."""
         network = on_device(self._load_unet(getattr(torch, self._dtype(device))), device)
         attempt = partial(self._try, network, device)
-        first_size = self._batch_size or find_size(device, attempt, self.digest)
+        first_size = self._settings.generation_batch_size or find_size(device, attempt, self.digest)
         network = compile_for(device, network)
 
         def make(batch: slice, size: int) -> torch.Tensor:
@@ -212,7 +191,7 @@ class Ddpm:
         return int(self._unet_config["num_class_embeds"])
 
     def _dtype(self, device: torch.device) -> str:
-        return resolve_precision(self._precision, device)
+        return resolve_precision(self._settings.generation_precision, device)
 
     def _load_unet(self, dtype: torch.dtype) -> "UNet2DModel":
         from diffusers import UNet2DModel
@@ -276,6 +255,13 @@ class Ddpm:
                 f"The generator {self.name} has no weights at {self.directory / _WEIGHTS}."
             )
 
+    def _choose_recipe(self) -> Recipe:
+        settings = self._settings
+        steps = settings.sampler_steps or DEFAULT_STEPS[settings.sampler]
+        scale = settings.guidance_scale or 1.0
+        null_label = self.card.null_label if scale != 1 else None  # unused, so not in the digest
+        return Recipe(settings.sampler, steps, scale, null_label)
+
     def _check_recipe(self) -> None:
         recipe = self.recipe
         trained = self._train_timesteps()
@@ -290,7 +276,6 @@ class Ddpm:
                 "without label dropout and cannot be guided; set it to 0, or train one with "
                 "--label-dropout."
             )
-        self._check_sampler(recipe)
 
     def _train_timesteps(self) -> int:
         """Return the steps of the training, for each of which a scheduler keeps numbers."""
@@ -303,9 +288,10 @@ class Ddpm:
             )
         return steps
 
-    def _check_sampler(self, recipe: Recipe) -> None:
+    def _describe_scheduler(self) -> Description:
+        recipe = self.recipe
         try:
-            make_sampler(self.scheduler_config, recipe)
+            return describe_sampler(self.scheduler_config, recipe, self._settings.cache_path)
         except TooManyStepsError as error:
             raise UserError(
                 f"sampler-steps is {recipe.steps}, which is more than {recipe.sampler} can tell "

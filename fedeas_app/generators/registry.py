@@ -118,16 +118,7 @@ def _ddpm(directory: Path, settings: Settings) -> Generator:
     from fedeas_app.generators.ddpm import Ddpm
 
     _refuse_keys_of_pipelines(settings)
-    return Ddpm(
-        directory,
-        name=repr(settings.generator),
-        sampler=settings.sampler,
-        steps=settings.sampler_steps,
-        guidance=settings.guidance_scale,
-        precision=settings.generation_precision,
-        batch_size=settings.generation_batch_size,
-        device=settings.device,
-    )
+    return Ddpm(directory, settings)
 
 
 def _refuse_keys_of_pipelines(settings: Settings) -> None:

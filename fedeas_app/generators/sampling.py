@@ -8,19 +8,31 @@ has no pipeline for a UNet with class embeddings and because every image has a s
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from operator import index
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fedeas_app.files import file_sha256_once
 from fedeas_app.generators.network import unfold
-from fedeas_app.generators.schedulers import scheduler_class, set_steps, solver_options
+from fedeas_app.generators.saving import library_versions
+from fedeas_app.generators.scheduler_memo import Description, remembered
+from fedeas_app.generators.schedulers import (
+    describe_scheduler,
+    scheduler_class,
+    set_steps,
+    solver_options,
+)
 
 Predict = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # of a noisy batch and a step
 
 DEFAULT_STEPS = {"ddpm": 1000, "ddim": 50, "dpm-solver++": 20}
+
+_CODE = ("sampling.py", "schedulers.py", "pixel_solver.py")  # what makes a scheduler
 
 
 class NotFiniteError(Exception):
@@ -77,6 +89,44 @@ def make_sampler(config: Mapping[str, Any], recipe: Recipe) -> Any:
         scheduler = scheduler_class(recipe.sampler).from_config(config)
     set_steps(scheduler, recipe.steps)
     return scheduler
+
+
+def describe_sampler(
+    config: Mapping[str, Any], recipe: Recipe, cache_path: Path | None = None
+) -> Description:
+    """Return the class and the configuration of a recipe's scheduler, which can be made.
+
+    Parameters
+    ----------
+    config, recipe
+        As for :func:`make_sampler`; raises likewise.
+    cache_path : Path, optional
+        The cache directory. What is known there of the same code and libraries needs no diffusers.
+    """
+
+    def describe() -> Description:
+        return describe_scheduler(make_sampler(config, recipe))
+
+    if cache_path is None:
+        return describe()
+    return remembered(cache_path, _origin(config, recipe), describe)
+
+
+def _origin(config: Mapping[str, Any], recipe: Recipe) -> dict[str, Any]:
+    """Return all that decides what a scheduler is, and whether it can be made."""
+    return {
+        "config": config,
+        "sampler": recipe.sampler,
+        "steps": recipe.steps,
+        "options": solver_options(config),
+        "code": [file_sha256_once(Path(__file__).with_name(name)) for name in _CODE],
+        "libraries": _libraries(),
+    }
+
+
+@cache
+def _libraries() -> dict[str, str]:
+    return library_versions("diffusers", "torch", "numpy", "scipy")
 
 
 @torch.inference_mode()

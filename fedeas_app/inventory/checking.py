@@ -93,6 +93,15 @@ def _check_generator(path: Path) -> Iterator[tuple[Path, str]]:
         yield path, str(error)
 
 
+def _check_scheduler(path: Path) -> Iterator[tuple[Path, str]]:
+    from fedeas_app.generators.scheduler_memo import read_description
+
+    try:
+        read_description(path)
+    except DamagedError as error:
+        yield path, str(error)
+
+
 def _check_files(kind: Kind, path: Path) -> Iterator[tuple[Path, str]]:
     for file in children(path):
         reason = _BROKEN[kind](file)
@@ -142,6 +151,7 @@ _CHECKS: dict[Kind, Callable[[Path], Iterator[tuple[Path, str]]]] = {
     Kind.DATASETS: _check_dataset,
     Kind.PARTITIONS: _check_partition,
     Kind.GENERATORS: _check_generator,
+    Kind.SCHEDULERS: _check_scheduler,
     Kind.SYNTHETIC: partial(_check_files, Kind.SYNTHETIC),
     Kind.CLIENT_STATES: partial(_check_files, Kind.CLIENT_STATES),
 }

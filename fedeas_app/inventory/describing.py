@@ -43,6 +43,11 @@ def _describe_generator(path: Path) -> str:
     return f"unpacked generator {path.name.rpartition('-')[0]!r}"
 
 
+def _describe_scheduler(path: Path) -> str:
+    origin = read_json(path / "description.json")["origin"]
+    return f"scheduler for {origin['steps']:,} steps of {origin['sampler']}"
+
+
 def _describe_drawer(path: Path) -> str:
     shapes = (shard_shape(shard) for shard in path.glob("*.safetensors"))
     images = f"{sum(shape[0] for shape in shapes if shape):,} images"
@@ -62,6 +67,7 @@ _DESCRIBE: dict[Kind, Callable[[Path], str]] = {
     Kind.DATASETS: _describe_dataset,
     Kind.PARTITIONS: _describe_partition,
     Kind.GENERATORS: _describe_generator,
+    Kind.SCHEDULERS: _describe_scheduler,
     Kind.SYNTHETIC: _describe_drawer,
     Kind.CLIENT_STATES: _describe_states,
 }

@@ -22,6 +22,7 @@ class Kind(StrEnum):
     DATASETS = "datasets"
     PARTITIONS = "partitions"
     GENERATORS = "generators"
+    SCHEDULERS = "schedulers"
     SYNTHETIC = "synthetic"
     CLIENT_STATES = "client-states"
 

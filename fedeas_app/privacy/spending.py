@@ -62,7 +62,7 @@ class Spending:
         return {
             "privacy": self._settings.privacy,
             "noise-multiplier": self._settings.noise_multiplier,
-            "clip-norm": self._settings.clip_norm,
+            **_norms(self._settings),
             "noise-source": self._settings.noise_source,
             "delta": self._settings.privacy_delta,
             "epsilon-of-a-round": spent(self._settings, 1),
@@ -96,11 +96,17 @@ def spent(settings: Settings, releases: int) -> float | None:
     return epsilon_of(releases, multiplier, settings.privacy_delta)
 
 
+def _norms(settings: Settings) -> dict[str, Any]:
+    """Return C of all that is trained, by its key: the classifier has one, a generator its own."""
+    norms: dict[str, Any] = {} if settings.generator_only else {"clip-norm": settings.clip_norm}
+    if settings.trains_generator:
+        norms["generator-clip-norm"] = settings.generator_clip_norm
+    return norms
+
+
 def _outlook(settings: Settings, most: int) -> str:
-    begin = (
-        f"Privacy ({settings.privacy}, clip-norm {settings.norm_bound:g}, "
-        f"noise-multiplier {settings.noise_multiplier:g}): "
-    )
+    norms = "".join(f"{key} {norm:g}, " for key, norm in _norms(settings).items())
+    begin = f"Privacy ({settings.privacy}, {norms}noise-multiplier {settings.noise_multiplier:g}): "
     one, total = spent(settings, 1), spent(settings, most)
     if one is None or total is None:
         return f"{begin}none, as the noise follows from the seed; set noise-source to 'system'."

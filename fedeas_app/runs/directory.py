@@ -13,7 +13,12 @@ RESUMING: Final = "resuming"
 
 INTERRUPTED: Final = "interrupted"
 KILLED: Final = "the server was ended from outside"
-"""The reason of a run that was ended by whoever had started it, and did not fail."""
+LAPSED: Final = (
+    "Flower gave the server up after a minute without a sign of life; the machine had too much to "
+    "do, or slept"
+)
+BROKEN_OFF: Final = (INTERRUPTED, KILLED, LAPSED)
+"""The reasons of runs that did not fail, and go on as if nothing had happened."""
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

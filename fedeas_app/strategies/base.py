@@ -88,6 +88,17 @@ class WeightedAverage(Strategy):
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the weights, which sum to 1, and the scores behind them, shape (n,) each."""
 
+    def unpacked(self, arrays: ArrayRecord) -> ArrayRecord:
+        """Return a client's model, made of the arrays of its reply.
+
+        Raises
+        ------
+        ValueError
+            They make none.
+        """
+        method = self.settings.compression
+        return compression.decompressed(arrays, self._arrays, self.trainable, method)
+
     def examine(self, participants: list[Participant], models: Updates) -> list[Participant]:
         """Add details to the participants that :meth:`weigh` needs; by default none."""
         return participants
@@ -231,10 +242,6 @@ class WeightedAverage(Strategy):
         """Whether clients keep a state, be it what compression took from their updates."""
         return self.has_state or self.settings.compression != compression.NONE
 
-    def _unpacked(self, arrays: ArrayRecord) -> ArrayRecord:
-        method = self.settings.compression
-        return compression.decompressed(arrays, self._arrays, self.trainable, method)
-
     def _request(self, server_round: int, partition: int) -> RecordDict:
         rounds = (known.get(partition, 0) for known in (self._accepted, self._checkpointed))
         state = Address(self._state_key, *rounds) if self._keeps else None
@@ -289,7 +296,7 @@ class WeightedAverage(Strategy):
         participants: list[Participant] = []
         failures: dict[int, str] = {}
         accept = Acceptance(
-            self.declared(), models, extras, has_state=self._keeps, unpack=self._unpacked
+            self.declared(), models, extras, has_state=self._keeps, unpack=self.unpacked
         )
         for reply in replies:
             refuse_dead_worker(reply)

@@ -1,11 +1,16 @@
 """What watches a run sees all of it, and knows which process is which."""
 
+import importlib
+import inspect
 import subprocess
 import sys
 import time
 
 import pytest
-from measuring import MARK, PeakMemory, Watch, marked, print_goals, role, words
+import typer
+from measuring import MARK, Dataset, PeakMemory, Watch, found, marked, print_goals, role, words
+from suite import TAKES_IMAGES
+from typer.testing import CliRunner
 
 
 class Counting(Watch):
@@ -86,3 +91,41 @@ def test_goals_are_a_table_that_says_which_are_met(capsys):
         "| at most 2 | 1.9 | met |",
         "| at most 2 | 2.1 | missed |",
     ]
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A directory with a data set in it, which is also at home, and one by the digits' name."""
+    for name in ("images", "digits"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.parametrize("dataset", ["images", "./images", "~/images"])
+def test_a_path_that_is_there_is_made_whole(here, dataset):
+    assert found(dataset) == str(here / "images")
+    assert found(str(here / "images")) == str(here / "images")
+
+
+@pytest.mark.parametrize("dataset", ["", "digits", "uoft-cs/cifar10", "./nowhere"])
+def test_any_other_name_stays(here, dataset):
+    assert found(dataset) == dataset
+
+
+@pytest.mark.parametrize("script", ["suite.py", *TAKES_IMAGES])
+def test_all_that_take_a_dataset_find_it(script):
+    main = importlib.import_module(script.removesuffix(".py")).main
+    assert inspect.signature(main).parameters["dataset"].annotation == Dataset
+
+
+@pytest.mark.parametrize(("words", "expected"), [([], "digits"), (["--dataset=images"], "{}")])
+def test_a_command_line_is_given_it_whole(here, words, expected):
+    def main(dataset: Dataset = "digits") -> None:
+        print(dataset)
+
+    app = typer.Typer()
+    app.command()(main)
+    told = CliRunner().invoke(app, words).output.strip()
+    assert told == expected.format(here / "images")

@@ -76,7 +76,7 @@ def test_ls_lists(command, cache):
         (line,) = (line for line in result.output.splitlines() if f" {entry.short} " in line)
         assert inventory.describe(entry) in line
         assert f"{entry.size:,}" in line
-    assert f"5 entries, {size_text(inventory.take(cache).size)}, in {cache}." in result.output
+    assert f"6 entries, {size_text(inventory.take(cache).size)}, in {cache}." in result.output
     assert f"left alone: {cache / 'notes [draft].txt'}." in result.output
 
 
@@ -115,7 +115,7 @@ def test_ls_json_of_no_cache(command):
 def test_a_whole_cache_is_said_to_be_whole(command, cache):
     result = command("verify")
     assert result.exit_code == 0
-    assert f"All of {cache} is whole (5 entries, " in result.output
+    assert f"All of {cache} is whole (6 entries, " in result.output
 
 
 def test_damage_is_status_1_and_a_sentence(command, cache):
@@ -136,21 +136,21 @@ def test_repair_removes_the_damaged_alone(command, cache):
     assert "Removed 1, " in result.output
     assert command("verify").exit_code == 0
     kinds = [entry.kind for entry in inventory.take(cache).entries]
-    assert kinds == ["partitions", "generators", "synthetic", "client-states"]
+    assert kinds == ["partitions", "generators", "schedulers", "synthetic", "client-states"]
 
 
 def test_clear_asks(command, cache):
     size = size_text(sum(entry.size for entry in inventory.select(cache)))
     result = command("clear", answer="n\n")
     assert result.exit_code == 0
-    assert f"Remove 4 entries ({size}) from {cache}? [y/N]" in flat(result)
+    assert f"Remove 5 entries ({size}) from {cache}? [y/N]" in flat(result)
     assert "Nothing was removed." in result.output
-    assert len(inventory.take(cache).entries) == 5
+    assert len(inventory.take(cache).entries) == 6
     assert command("clear", answer="").exit_code == 1  # nobody to ask
-    assert len(inventory.take(cache).entries) == 5
+    assert len(inventory.take(cache).entries) == 6
     result = command("clear", answer="y\n")
     assert result.exit_code == 0
-    assert f"Removed 4, {size}." in result.output
+    assert f"Removed 5, {size}." in result.output
     assert kinds(cache) == ["client-states"]
 
 
@@ -168,7 +168,7 @@ def test_clear_by_kind(command, cache):
     result = command("clear", "--kind", "datasets", "--kind", "synthetic", "--yes")
     assert result.exit_code == 0
     assert all(f"removed: {path}\n" in result.output for path in removed)
-    assert kinds(cache) == ["partitions", "generators", "client-states"]
+    assert kinds(cache) == ["partitions", "generators", "schedulers", "client-states"]
     assert command("clear", "--kind", "everything").exit_code == 2
 
 
@@ -182,7 +182,7 @@ def test_clear_by_age(command, cache):
     stamp(by_kind(cache)["synthetic"].path)
     of = ["--kind", "synthetic", "--kind", "partitions"]
     assert command("clear", "--older-than", "2", *of, "--yes").exit_code == 0
-    assert kinds(cache) == ["datasets", "generators", "synthetic", "client-states"]
+    assert kinds(cache) == ["datasets", "generators", "schedulers", "synthetic", "client-states"]
 
 
 def test_clear_leaves_and_mentions_what_is_foreign(command, cache):
@@ -199,7 +199,7 @@ def test_a_cache_that_cannot_be_written_is_a_sentence(command, cache, monkeypatc
     monkeypatch.setattr(removing.tempfile, "mkdtemp", refuse)
     result = command("clear", "--yes")
     assert result.exit_code == 1
-    assert "Error: 4 could not be removed, among them" in result.stderr
+    assert "Error: 5 could not be removed, among them" in result.stderr
     assert "(Permission denied)" in result.stderr
 
 

@@ -12,6 +12,7 @@ from fedeas_app.commands import execution
 from fedeas_app.commands.execution import execute, run_directory
 from fedeas_app.errors import UserError
 from fedeas_app.forecast import forecast
+from fedeas_app.runs.directory import LAPSED
 from fedeas_app.runs.reading import read_run
 from fedeas_app.settings import Settings
 
@@ -20,6 +21,8 @@ COUNTS = np.array([[9, 0], [4, 4]])
 
 class Flower:
     """In the place of a simulation: a process that ends at once, and a record."""
+
+    log = "the log"
 
     def __init__(self, directory, summary, interrupted):
         self._directory = directory
@@ -38,7 +41,7 @@ class Flower:
         return subprocess.Popen([sys.executable, "-c", ""])
 
     def log_text(self):
-        return "the log"
+        return self.log
 
     def complaints(self):
         return "a complaint"
@@ -54,13 +57,22 @@ def settings(tmp_path):
 def run(monkeypatch, settings):
     """Return what a run with this summary comes to."""
 
-    def ended(summary, *, interrupted=False):
+    def ended(summary, *, interrupted=False, refused=""):
         @contextmanager
         def simulation(_):
             yield Flower(run_directory(settings), summary, interrupted)
 
         monkeypatch.setattr(execution, "simulation", simulation)
-        monkeypatch.setattr(execution, "check_elsewhere", lambda _: None)
+
+        @contextmanager
+        def check_elsewhere(_):
+            def refuse():
+                if refused:
+                    raise UserError(refused)
+
+            yield refuse
+
+        monkeypatch.setattr(execution, "check_elsewhere", check_elsewhere)
         seen = []
         expected = forecast(COUNTS, settings.policy, settings.beta)
         return execute(settings, expected, seen.append), seen
@@ -92,7 +104,7 @@ def test_a_completed_run(run, settings):
     ("summary", "words"),
     [
         ({"status": "failed", "reason": "no luck"}, r"The run failed: no luck \(log: .*flower.log"),
-        ({"status": "running"}, "ended from outside"),
+        ({"status": "running"}, "ended from outside .*; go on with: fedeas run --resume .*/r$"),
     ],
 )
 def test_a_failed_run_says_why_and_keeps_what_is_known(run, settings, summary, words):
@@ -102,10 +114,34 @@ def test_a_failed_run_says_why_and_keeps_what_is_known(run, settings, summary, w
     assert json.loads((run_directory(settings) / "summary.json").read_text())["status"] == "failed"
 
 
+def test_a_server_that_flower_gave_up_is_told_from_one_that_was_ended(run, settings, monkeypatch):
+    """As after a minute in which the machine had no time for it; the words are Flower 1.42's."""
+    refusal = "[/v1/runtime/send-task-heartbeat] Runtime task-token authentication failed."
+    monkeypatch.setattr(Flower, "log", refusal)
+    with pytest.raises(UserError, match=r"sign of life.*; go on with: fedeas run --resume .*/r$"):
+        run({"status": "running"})
+    summary = json.loads((run_directory(settings) / "summary.json").read_text())
+    assert (summary["status"], summary["reason"]) == ("failed", LAPSED)
+
+
 def test_a_run_that_did_not_start_leaves_nothing(run, settings):
     with pytest.raises(UserError, match=r"did not start\. Flower says:\na complaint"):
         run(None)
     assert not run_directory(settings).exists()
+
+
+def test_a_run_that_is_refused_before_it_starts_leaves_nothing(run, settings):
+    with pytest.raises(UserError, match=r"^there is no such device$"):
+        run(None, refused="there is no such device")
+    assert not run_directory(settings).exists()
+
+
+@pytest.mark.parametrize("status", ["running", "resuming"])
+def test_a_run_that_is_refused_late_has_failed(run, settings, status):
+    with pytest.raises(UserError, match=r"^there is no such device$"):
+        run({"status": status}, refused="there is no such device")
+    summary = json.loads((run_directory(settings) / "summary.json").read_text())
+    assert (summary["status"], summary["reason"]) == ("failed", "there is no such device")
 
 
 def test_an_interrupted_run_says_so_in_its_record(run, settings):

@@ -12,6 +12,7 @@ from made_up_cells import plan_of, write_record
 from fedeas_app.comparison.reading import read_comparison
 from fedeas_app.comparison.running import alone_in, finished_runs, run_cells
 from fedeas_app.errors import UserError
+from fedeas_app.runs.directory import LAPSED
 
 
 class Watched:
@@ -197,6 +198,7 @@ def _broken_off(cell, reason=None):
         ("interrupted", True, True),
         (None, True, True),  # killed: it could not say why
         ("the server was ended from outside", True, True),
+        (LAPSED, True, True),
         ("interrupted", False, False),
         ("Round 3 has no usable reply: gone", True, False),
     ],

@@ -40,6 +40,7 @@ from fedeas_app.generators.checkpoint import step_of
 from fedeas_app.generators.ddpm import Ddpm
 from fedeas_app.generators.federated.sharing import read_found
 from fedeas_app.generators.pipeline_parts import PipelineDirectory
+from fedeas_app.generators.scheduler_memo import remembered
 from fedeas_app.inventory import describe, take, verify
 from fedeas_app.node import NodeSettings
 from fedeas_app.preparation import ClientPlan, Plan
@@ -236,11 +237,13 @@ def inventory(place: Path) -> Case:
     state = ClientState(place, Address("0" * 32, 0), 1)
     state.save(1, {"c": torch.arange(3.0)})
     generator = pretrained.unpack("digits", place / "generators")
+    remembered(place, {"sampler": "ddim", "steps": 5}, lambda: ["DDIMScheduler", {}])
     half = place / "datasets" / ("a" * 64)
     half.mkdir(parents=True)
     (half / "meta.json").write_text('{"dataset": "a", "split": "train", "shape": [1, 2, 2, 1]}')
     found = [drawer.directory / "drawer.json", next(drawer.directory.glob("*.safetensors")),
              next((place / "client-states").rglob("*.safetensors")),
+             next(place.glob("schedulers/*/*.json")),
              generator / "sha256.json", half / "meta.json"]  # fmt: skip
     good = {path: path.read_bytes() for path in found}
     (generator / pretrained._WEIGHTS).write_bytes(b"")  # or most of the time goes into its hash
@@ -330,7 +333,8 @@ def generator(place: Path) -> Case:
 
 
 def _open(directory: Path, sampler: str, steps: int) -> Ddpm:
-    return Ddpm(directory, name="it", sampler=sampler, steps=steps, device="cpu")
+    keys = {"sampler": sampler, "sampler-steps": steps, "cache-dir": str(directory.parent)}
+    return Ddpm(directory, Settings.parse({"device": "cpu"} | keys))
 
 
 def pipeline(place: Path) -> Case:

@@ -13,6 +13,7 @@ from fedeas_app.generators import network
 from fedeas_app.generators.ddpm import Ddpm
 from fedeas_app.generators.trainer import Training
 from fedeas_app.generators.training import train
+from fedeas_app.settings import Settings
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -46,11 +47,20 @@ def copied(trained, tmp_path):
     return Path(shutil.copytree(trained, tmp_path / "copied"))
 
 
+_KEYS = {"name": "generator", "steps": "sampler-steps", "guidance": "guidance-scale",
+         "precision": "generation-precision", "batch_size": "generation-batch-size",
+         "cache": "cache-dir"}  # fmt: skip
+
+
 @pytest.fixture(scope="session")
-def ddpm():
+def ddpm(tmp_path_factory):
+    """Return what opens a directory, with one cache for all unless a test names its own."""
+    shared = tmp_path_factory.mktemp("shared")
+
     def make(directory, **changes):
-        options = {"name": "'mine'", "sampler": "ddim", "steps": 3, "batch_size": 4}
-        return Ddpm(directory, **{**options, "device": "cpu", **changes})
+        options = {"name": "mine", "sampler": "ddim", "steps": 3, "batch_size": 4, "device": "cpu"}
+        options |= {"cache": str(shared)} | changes
+        return Ddpm(directory, Settings.parse({_KEYS.get(k, k): v for k, v in options.items()}))
 
     return make
 

@@ -1,11 +1,15 @@
 """Sampling: one image, one seed; what addresses the cache; directories of every bad kind."""
 
+import hashlib
+import json
+
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
 from fedeas_app.errors import UserError
+from fedeas_app.generators.sampling import Recipe, make_sampler
 from fedeas_app.generators.trainer import Training
 from fedeas_app.generators.training import train
 
@@ -249,10 +253,29 @@ def test_the_digest_ignores_what_leaves_pixels_alone(trained, copied, ddpm):
     assert ddpm(trained, batch_size=1).digest == one
     assert ddpm(trained, guidance=0).digest == one
     assert ddpm(trained, precision="float32").digest == one  # what auto is on a CPU
-    assert ddpm(trained, name="'other'").digest == one
+    assert ddpm(trained, name="other").digest == one
     assert ddpm(copied).digest == one  # another place, the same content
     (copied / "card.json").unlink()
     assert ddpm(copied).digest == one
+
+
+@pytest.mark.parametrize(("sampler", "steps"), SAMPLERS)
+def test_the_digest_is_the_same_whoever_tells_what_the_scheduler_is(
+    trained, ddpm, sampler, steps, tmp_path
+):
+    """Diffusers itself, asked here, or the cache: images of earlier versions stay valid."""
+    config, unet = (json.loads((trained / name).read_text()) for name in (SCHEDULER, UNET))
+    scheduler = make_sampler(config, Recipe(sampler, steps))
+    shown = {key: value for key, value in scheduler.config.items() if key[0] != "_"}
+    recipe = {"sampler": sampler, "steps": steps, "guidance": 1.0, "null_label": None}
+    weights = hashlib.sha256((trained / WEIGHTS).read_bytes()).hexdigest()
+    parts = {"weights": weights, "unet": unet, "scheduler": [type(scheduler).__name__, shown],
+             "unshuffle": 1, "recipe": recipe, "precision": "float32"}  # fmt: skip
+    expected = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+    for _ in ("by diffusers", "from the cache"):
+        generator = ddpm(trained, sampler=sampler, steps=steps, cache=str(tmp_path))
+        assert generator.digest == expected
+        assert len(list(tmp_path.glob("schedulers/*/description.json"))) == 1
 
 
 def test_the_digest_changes_with_sampler_and_steps(trained, ddpm):

@@ -68,7 +68,13 @@ def test_only_whole_directories_are_shipped_names(shipped):
 
 
 def _ddim(directory):
-    return Ddpm(directory, name="x", sampler="ddim", steps=3, batch_size=1, device="cpu")
+    keys = {
+        "sampler": "ddim",
+        "sampler-steps": 3,
+        "device": "cpu",
+        "cache-dir": str(directory.parent),
+    }
+    return Ddpm(directory, Settings.parse(keys))
 
 
 class Points(list):

@@ -49,7 +49,7 @@ def test_two_sites_train_on_what_only_they_have(sites: Federation, tmp_path: Pat
     for cache in (tmp_path / "cache-0", tmp_path / "federation/state/site-1/.cache/fedeas"):
         assert list(cache.glob("datasets/*/images.npy"))
         assert list(cache.glob("synthetic/*/*/*.safetensors"))
-    assert {path.name for path in of_the_run.iterdir()} == {"generators"}  # the server's
+    assert {path.name for path in of_the_run.iterdir()} == {"generators", "schedulers"}  # its
 
     # Nor is a path of the run's read, though it is there and the server reads it.
     (generator,) = (of_the_run / "generators").glob("digits-*")

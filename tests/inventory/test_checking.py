@@ -12,6 +12,7 @@ DAMAGES = {
     "datasets": "datasets/*/images.npy",
     "partitions": "partitions/*/indices.npy",
     "generators": "generators/*/unet/*.safetensors",
+    "schedulers": "schedulers/*/description.json",
     "synthetic": "synthetic/*/*/*.safetensors",
     "client-states": "client-states/*/*.safetensors",
 }

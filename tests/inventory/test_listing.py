@@ -20,6 +20,7 @@ def test_every_kind_is_listed_with_what_it_is(cache):
         "digits train: 1,437 images of 8x8",
         "1,437 images for 4 clients",
         "unpacked generator 'digits'",
+        "scheduler for 1,000 steps of ddim",
         "8 images by 'fake', cpu torch-2",
         "kept between the rounds of one run by 2 clients",
     ]
@@ -81,7 +82,9 @@ def test_entries_that_go_while_they_are_listed(cache, monkeypatch):
         return real(path)
 
     monkeypatch.setattr(listing, "measure", late)
-    assert kinds(cache) == ["datasets", "generators", "synthetic", "client-states"]
+    assert kinds(cache) == [
+        "datasets", "generators", "schedulers", "synthetic", "client-states",
+    ]  # fmt: skip
 
 
 # --- last use ---
@@ -96,7 +99,7 @@ def test_the_last_use_is_known_of_all_but_client_states(cache):
     assert [kind for kind, entry in entries.items() if entry.read is None] == ["client-states"]
 
 
-@pytest.mark.parametrize("kind", ["datasets", "partitions", "generators", "synthetic"])
+@pytest.mark.parametrize("kind", inventory.REPLACEABLE)
 def test_using_is_not_writing(cache, kind):
     age(cache, 3)
     before = by_kind(cache)[kind]

@@ -24,6 +24,21 @@ def test_a_step_that_is_too_large_is_told_by_every_client_in_the_same_words(conf
     assert str(caught.value) == SENTENCE.format(1e200)
 
 
+@pytest.mark.parametrize(
+    ("keys", "step"),
+    [
+        ({"strategy": "fedavgm"}, "1"),
+        ({"strategy": "fedadam"}, "0.01"),
+        ({"strategy": "fedyogi", "server_learning_rate": 2.5}, "2.5"),
+    ],
+)
+def test_a_servers_step_may_be_to_blame_as_well(configure, keys, step):
+    with pytest.raises(PublicError) as caught:
+        require_finite([torch.tensor(math.nan)], configure(**keys))
+    said = f"{SENTENCE.format(0.05)[:-1]}, or server-learning-rate, which is {step}."
+    assert str(caught.value) == said
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_one_value_is_enough(configure, value):
     whole = torch.ones(3)

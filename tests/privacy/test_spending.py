@@ -84,6 +84,27 @@ def test_the_outlook_counts_what_is_still_to_come(tmp_path):
     assert spending.to_dict()["releases"] == {"1": 1}
 
 
+GENERATOR = {"generator": "federated", "generator_clip_norm": 3.0}
+
+
+@pytest.mark.parametrize(
+    ("keys", "norms"),
+    [
+        ({}, {"clip-norm": 0.5}),
+        (GENERATOR, {"clip-norm": 0.5, "generator-clip-norm": 3.0}),
+        (GENERATOR | {"generator_only": True}, {"generator-clip-norm": 3.0}),
+        (GENERATOR | {"policy": "none"}, {"clip-norm": 0.5}),  # then it is not trained
+    ],
+)
+def test_the_norm_of_all_that_is_trained_is_stated(tmp_path, keys, norms):
+    spending = Spending(settings(**keys), tmp_path)
+    spending.note([0])
+    assert {key: n for key, n in told(tmp_path).items() if "clip-norm" in key} == norms
+    (line,) = spending.outlook([])
+    begin = ", ".join(f"{key} {norm:g}" for key, norm in norms.items())
+    assert line.startswith(f"Privacy (central, {begin}, noise-multiplier 2): ")
+
+
 def test_noise_of_the_seed_hides_nothing(tmp_path):
     spending = Spending(settings(noise_source="seed"), tmp_path)
     spending.note([0])

@@ -8,7 +8,7 @@ from fedeas_app.devices import resolve_device
 from fedeas_app.errors import PublicError
 from fedeas_app.generators.federated.local import train_locally
 from fedeas_app.generators.federated.network import make_network
-from fedeas_app.generators.federated.transfer import as_types
+from fedeas_app.generators.federated.transfer import as_types, joined, parted
 from fedeas_app.local import Examples
 
 
@@ -23,7 +23,7 @@ def train_generator(
     server_round : int
         From 1.
     arrays : ArrayRecord
-        The global network's weights; what is returned has their types.
+        The global network's weights as they travel; what is returned has their form and type.
 
     Raises
     ------
@@ -33,7 +33,8 @@ def train_generator(
     data, settings = client.dataset, client.settings
     unet = make_network(settings, data.image_shape, len(data.class_names))
     try:
-        unet.load_state_dict(arrays.to_torch_state_dict())
+        weights = parted(arrays, ArrayRecord(unet.state_dict()))
+        unet.load_state_dict(weights.to_torch_state_dict())
     except (RuntimeError, ValueError, TypeError) as error:
         raise PublicError(
             "The generator's weights that the server sent do not fit the network; run the same "
@@ -45,4 +46,4 @@ def train_generator(
     rng = seeds.torch_rng("generator-train", settings.seed, server_round, client.partition_id)
     loss = train_locally(unet.to(device), examples, settings, server_round, rng)
     types = {name: array.dtype for name, array in arrays.items()}
-    return as_types(ArrayRecord(unet.state_dict()), types), loss
+    return as_types(joined(ArrayRecord(unet.state_dict())), types), loss

@@ -4,14 +4,15 @@ Its digest covers the file of the weights, so that everybody has to have the sam
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 from flwr.app import Array, ArrayRecord
-from numpy.typing import NDArray
 
+from fedeas_app.arrays import decode
 from fedeas_app.errors import PublicError, UserError
 from fedeas_app.generators.pretrained import require_whole, seal
 from fedeas_app.generators.registry import at_float32, federated_directory, open_generator
@@ -96,10 +97,11 @@ def keep(files: ArrayRecord, settings: Settings) -> Path:
 
 
 def _bytes(name: str, array: Array) -> bytes:
-    data: NDArray[np.uint8] = array.numpy()
-    if data.dtype != np.uint8 or data.ndim != 1:
-        raise _unusable(f"{name} does not hold bytes")
-    return data.tobytes()
+    with suppress(ValueError):
+        data = decode(array)
+        if data.dtype == np.uint8 and data.ndim == 1:
+            return data.tobytes()
+    raise _unusable(f"{name} does not hold bytes")
 
 
 def _fill(target: Path, contents: Mapping[str, bytes]) -> None:

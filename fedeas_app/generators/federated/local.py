@@ -13,9 +13,10 @@ from torch.nn import functional
 
 from fedeas_app.devices import resolve_precision
 from fedeas_app.errors import PublicError
-from fedeas_app.generators.federated.options import step_size
+from fedeas_app.generators.federated.options import for_rounds, step_size
 from fedeas_app.generators.network import fold
 from fedeas_app.generators.trainer import CLIP, make_noise_scheduler
+from fedeas_app.local.divergence import or_server_step
 from fedeas_app.local.examples import Examples
 from fedeas_app.local.fedprox import proximal_pull
 from fedeas_app.settings import Settings
@@ -129,5 +130,5 @@ def _require_finite(loss: torch.Tensor, settings: Settings) -> None:
         raise PublicError(
             "Training the generator diverged: its loss is not finite any more; lower "
             f"generator-learning-rate, which is {settings.generator_learning_rate:g} (0: that of "
-            f"the preset {settings.generator_preset!r})."
+            f"the preset {settings.generator_preset!r}){or_server_step(for_rounds(settings))}."
         )

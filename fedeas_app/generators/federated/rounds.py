@@ -29,6 +29,7 @@ from fedeas_app.generators.sampling import NotFiniteError
 from fedeas_app.generators.saving import library_versions, save_generator
 from fedeas_app.generators.trainer import make_noise_scheduler
 from fedeas_app.generators.training import workshop_of
+from fedeas_app.local.divergence import or_server_step
 from fedeas_app.local.job import trainable
 from fedeas_app.patience import Patience
 from fedeas_app.preparation import ClientPlan, Plan, roll_call
@@ -89,7 +90,7 @@ class _Training:
         arrays, strategy = begin.arrays, self._strategy
         journal = Journal(self._target.parent, begin.server_round)
         patience, arrivals = Patience(self._settings), Arrivals(grid, self._plan, _nothing)
-        spending = Spending(self._rounds, self._target.parent, goes_on=begin.server_round > 0)
+        spending = Spending(self._settings, self._target.parent, goes_on=begin.server_round > 0)
         with Checkpoints(self._settings, self._place) as checkpoints:
             for server_round in range(begin.server_round + 1, self._rounds.rounds + 1):
                 arrivals.welcome()
@@ -151,7 +152,7 @@ class _Training:
         except NotFiniteError as error:
             raise UserError(
                 f"The generator diverged before round {server_round}: its numbers are not finite; "
-                "lower generator-learning-rate."
+                f"lower generator-learning-rate{or_server_step(self._rounds)}."
             ) from error
 
     def _averaged(self) -> Any:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fedeas_app import messages
 from fedeas_app.generators.federated.local import EMBEDDING
-from fedeas_app.generators.federated.transfer import moved, packed
+from fedeas_app.generators.federated.transfer import joined, moved, packed, parted
 from fedeas_app.preparation import Plan
 from fedeas_app.settings import Settings
 from fedeas_app.strategies.base import WeightedAverage
@@ -34,9 +34,15 @@ class OfGenerators(WeightedAverage):
     ) -> Iterable[Message]:
         """Ask for the training of the generator."""
         sent = list(super().configure_train(server_round, arrays, config, grid))
+        in_one_piece = joined(arrays)
         for msg in sent:
             msg.metadata.message_type = messages.TRAIN_GENERATOR
+            msg.content[messages.ARRAYS] = in_one_piece
         return sent
+
+    def unpacked(self, arrays: ArrayRecord) -> ArrayRecord:
+        """Take the network of a reply apart again."""
+        return parted(arrays, self._arrays)
 
     def merge(self, models: Updates, shares: dict[int, float]) -> ArrayRecord:
         """Average each label's embedding over those that moved it, where that is wanted.

@@ -75,9 +75,20 @@ def test_a_pull_keeps_the_weights_near(job):
     assert distance(100.0) < distance(0.0)
 
 
-def test_training_that_diverges_names_the_key(job, monkeypatch):
-    settings = job(generator_learning_rate=0.5)
+@pytest.mark.parametrize(
+    ("keys", "also"),
+    [
+        ({"strategy": "fedadam"}, r""),  # the classifier's
+        ({"generator_strategy": "fedavgm"}, r", or server-learning-rate, which is 1"),
+        (
+            {"generator_strategy": "fedadam", "server_learning_rate": 0.25},
+            r", or server-learning-rate, which is 0\.25",
+        ),
+    ],
+)
+def test_training_that_diverges_names_the_keys(job, monkeypatch, keys, also):
+    settings = job(generator_learning_rate=0.5, **keys)
     nan = torch.tensor(torch.nan, requires_grad=True)
     monkeypatch.setattr("fedeas_app.generators.federated.local._loss", lambda *_: nan * 1)
-    with pytest.raises(PublicError, match=r"generator-learning-rate, which is 0\.5"):
+    with pytest.raises(PublicError, match=rf"learning-rate, which is 0\.5 \(.*\){also}\.$"):
         train(settings, [0, 1, 2])

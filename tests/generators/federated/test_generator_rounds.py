@@ -4,15 +4,17 @@ import json
 import re
 from collections import Counter
 
+import numpy as np
 import pytest
 import torch
 from fake_grid import FakeGrid, failed
-from flwr.app import Context, RecordDict
+from flwr.app import Array, ArrayRecord, Context, RecordDict
 from safetensors.torch import load_file
 
 import server_app
 from fedeas_app.errors import UserError
 from fedeas_app.generators import open_generator
+from fedeas_app.generators.sampling import NotFiniteError
 from fedeas_app.settings import Settings
 
 WEIGHTS = "generator/unet/diffusion_pytorch_model.safetensors"
@@ -81,6 +83,27 @@ def test_the_clients_train_it_and_then_use_it(whole):
     assert found.digest == read(run, "plan.json")["generator-digest"]
     assert found.image_shape == (8, 8, 1)
     assert found.class_names == tuple("0123456789")
+
+
+def test_the_network_travels_in_one_piece(job):
+    """A SuperLink serves each array for itself, which costs far more than the bytes."""
+    settings = job(generator_rounds=1)
+    grid = FakeGrid(settings, 3)
+    start(settings, grid=grid)
+    sent = [m for m in grid.requests if m.metadata.message_type == "train.generator"]
+    back = [m for m in grid.replies if m.metadata.message_type == "train.generator"]
+    assert [len(msg.content["arrays"]) for msg in sent + back] == [1] * 6
+
+
+def test_a_network_of_another_length_does_not_count(job):
+    def tamper(partition, request, reply):
+        if request.metadata.message_type == "train.generator" and partition == 1:
+            reply.content["arrays"] = ArrayRecord({"network": Array(np.zeros(3, np.float32))})
+        return reply
+
+    (line,) = lines(start(job(generator_rounds=1), tamper))
+    assert list(line["weights"]) == ["0", "2"]
+    assert re.fullmatch(r"network is of shape \[3\], not \[\d+\]", line["failures"]["1"])
 
 
 def test_a_seed_gives_the_same_bits(job):
@@ -220,7 +243,9 @@ def test_its_updates_get_noise_as_the_classifiers_do_and_are_counted(whole, job,
         "strategy": "fedavg", "generator_rounds": 1, "generator_clip_norm": 2.0,
     }  # fmt: skip
     private, plain = start(whole("private", **keys)), start(job("plain", generator_rounds=1))
-    assert read(private, "privacy.json")["releases"] == {"0": 2, "1": 2, "2": 2}
+    ledger = read(private, "privacy.json")
+    assert ledger["releases"] == {"0": 2, "1": 2, "2": 2}
+    assert (ledger["clip-norm"], ledger["generator-clip-norm"]) == (0.5, 2.0)
     assert not same_weights(private, plain)
 
 
@@ -331,3 +356,18 @@ def test_nodes_with_images_of_their_own_tell_no_more_than_is_documented(configur
             )
     model = load_file(run / "model.safetensors")
     assert all(torch.isfinite(w).all() for w in model.values())
+
+
+@pytest.mark.parametrize(
+    ("strategy", "also"), [("fedavg", ""), ("fedavgm", ", or server-learning-rate, which is 1")]
+)
+def test_a_generator_that_cannot_draw_any_more_names_the_keys(job, monkeypatch, strategy, also):
+    def diverged(*_):
+        raise NotFiniteError(7)
+
+    monkeypatch.setattr("fedeas_app.generators.federated.rounds.write_picture", diverged)
+    settings = job(generator_rounds=1, generator_samples_every=1, generator_strategy=strategy)
+    with pytest.raises(
+        UserError, match=f"before round 1: .*; lower generator-learning-rate{also}\\.$"
+    ):
+        start(settings)

@@ -43,6 +43,7 @@ def test_other_generators_need_no_telling(configure):
         ({"../../escape": Array(np.zeros(1, np.uint8))}, "not those of a generator"),
         ({"card.json": Array(np.zeros(3, np.float32))}, "card.json does not hold bytes"),
         ({"card.json": Array(np.zeros((2, 2), np.uint8))}, "card.json does not hold bytes"),
+        ({"card.json": Array("uint8", (3,), "numpy.ndarray", b"???")}, "does not hold bytes"),
     ],
 )
 def test_files_that_are_none_are_refused(packed, job, tmp_path, change, words):

@@ -1,11 +1,11 @@
-"""The network at half of its precision on the way."""
+"""The network on its way: in one piece, at half of its precision."""
 
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord
 
 from fedeas_app.errors import UserError
-from fedeas_app.generators.federated.transfer import moved, packed
+from fedeas_app.generators.federated.transfer import NETWORK, joined, moved, packed, parted
 
 
 def record(*values, dtype=np.float32):
@@ -43,3 +43,38 @@ def test_what_did_not_move_stays_to_the_bit():
 def test_server_steps_need_more(configure):
     with pytest.raises(UserError, match="the server steps of generator-strategy 'fedadam'"):
         configure(generator="federated", generator_transfer="float16", generator_strategy="fedadam")
+
+
+SHAPES = {"a": (2, 3), "scalar": (), "b": (4,), "none": (0, 2)}  # 11 numbers
+
+
+def network(dtype=np.float32):
+    values = {
+        name: np.arange(np.prod(shape)) + 10 * n for n, (name, shape) in enumerate(SHAPES.items())
+    }
+    return ArrayRecord(
+        {name: Array(v.reshape(SHAPES[name]).astype(dtype)) for name, v in values.items()}
+    )
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_it_travels_as_one_array_and_is_what_it_was(dtype):
+    one = joined(network(dtype))
+    assert list(one) == [NETWORK]
+    assert one[NETWORK].numpy().tolist() == [0, 1, 2, 3, 4, 5, 10, 20, 21, 22, 23]
+    assert parted(one, network()) == network(dtype)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "words"),
+    [
+        ({}, "the names of its arrays are not"),
+        ({"w": Array(np.zeros(11, np.float32))}, "the names of its arrays are not"),
+        ({NETWORK: Array(np.zeros(10, np.float32))}, r"is of shape \[10\], not \[11\]"),
+        ({NETWORK: Array(np.zeros((1, 11), np.float32))}, r"is of shape \[1, 11\], not \[11\]"),
+        ({NETWORK: Array("float32", (11,), "numpy.ndarray", b"?" * 44)}, "header is damaged"),
+    ],
+)
+def test_what_is_no_network_is_refused(arrays, words):
+    with pytest.raises(ValueError, match=words):
+        parted(ArrayRecord(arrays), network())
