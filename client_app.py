@@ -14,6 +14,7 @@ from fedeas_app.devices import repeatable, resolve_device, within_memory
 from fedeas_app.discretion import discreet
 from fedeas_app.evaluation import Evaluator
 from fedeas_app.generators.federated.options import for_rounds
+from fedeas_app.generators.federated.transfer import returned
 from fedeas_app.local import Job, train_locally
 from fedeas_app.local.job import trainable
 from fedeas_app.models import Classifier
@@ -28,6 +29,13 @@ def outlook(msg: Message, context: Context) -> Message:
     """Say what the server must add up first, where the policy or β depends on all clients."""
     client = Client.from_context(context)
     return messages.reply(msg, messages.outlook_answer(client, msg))
+
+
+@app.query("presence")
+def answer_roll_call(msg: Message, context: Context) -> Message:
+    """Say how many real images there are, before a generator is trained on them."""
+    client = Client.from_context(context)
+    return messages.reply(msg, messages.roll_call_answer(client))
 
 
 @app.query("generator")
@@ -100,7 +108,7 @@ def train_generator(msg: Message, context: Context) -> Message:
         trained, loss = train_generator(client, server_round, arrays)
     noise = source(client.settings, "generator", server_round, client.partition_id)
     weights = released(trained, arrays, list(trained), for_rounds(client.settings), noise)
-    return messages.reply(msg, messages.generator_answer(client, loss), weights)
+    return messages.reply(msg, messages.generator_answer(client, loss), returned(weights, arrays))
 
 
 @app.evaluate()

@@ -15,6 +15,7 @@ from fedeas_app.errors import QuietUserError, UserError
 from fedeas_app.evaluation import Evaluator
 from fedeas_app.federation import StreamingGrid, connect, still_connected
 from fedeas_app.generators.federated.handout import Handout, pack
+from fedeas_app.generators.federated.journal import begun
 from fedeas_app.generators.federated.sharing import hand_out
 from fedeas_app.latecomers import Latecomers
 from fedeas_app.local.job import trainable
@@ -57,7 +58,8 @@ def run(grid: Grid, settings: Settings, record: RunRecord) -> None:
         with record.phase("generator"):
             generator, nodes = make_generator(grid, nodes, settings, record.directory)
     if settings.generator_only:
-        describe_summary(record.complete_without_rounds(), record.directory)
+        spending = Spending(settings, record.directory, goes_on=begun(record.directory))
+        describe_summary(record.complete_without_rounds(**spending.summary()), record.directory)
         return
 
     with record.phase("prepare"):
@@ -81,7 +83,8 @@ def go_through_rounds(
     with restoring(record.directory):
         strategy.restore(begin.state)
     checkpoints = Checkpoints(settings, record.directory)
-    spending = Spending(settings, record.directory, goes_on=begin.server_round > 0)
+    told = begin.server_round > 0 or begun(record.directory)
+    spending = Spending(settings, record.directory, goes_on=told)
     ahead = range(begin.server_round + 1, settings.rounds + 1)
     for line in spending.outlook(map(strategy.cohort, ahead)):
         log(INFO, line)

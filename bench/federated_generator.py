@@ -161,7 +161,8 @@ def price(run: Path) -> dict[str, float]:
     """
     card = read(run / "generator" / "card.json")
     how, bytes_ = card["federated"], {"float32": 4, "float16": 2}
-    rounds = how["generator-rounds"] * how["generator-fraction"]
+    cohort = max(1, round(how["generator-fraction"] * how["clients"]))
+    rounds = how["generator-rounds"] * cohort / how["clients"]
     lines = (run / "generator.jsonl").read_text(encoding="utf-8").splitlines()
     return {
         "megabytes": 2e-6 * rounds * card["parameters"] * bytes_[how["generator-transfer"]],

@@ -20,6 +20,11 @@ TAKES_IMAGES = ("rounds.py", "oui.py", "compression.py", *NEEDS_IMAGES)
 SCRIPTS = (
     "start.py", "rounds.py", "flower_style.py", "aggregation.py", "oui.py", "compression.py",
 )  # fmt: skip
+# What is the same again where all is small: many clients, and more replies than memory holds.
+LARGE = (
+    "rounds.py --clients 100 --rounds 3 --repeats 2",
+    "aggregation.py --replies 10000 --model cnn --but-not flower --repeats 1",
+)
 
 
 def main(
@@ -34,10 +39,10 @@ def main(
 
 def lines(dataset: str, quick: bool) -> Iterator[list[str]]:
     """Yield each benchmark with its options."""
-    for script in SCRIPTS:
+    for script, *options in map(str.split, SCRIPTS if quick else SCRIPTS + LARGE):
         if dataset or script not in NEEDS_IMAGES:
             images = ["--dataset", dataset] if dataset and script in TAKES_IMAGES else []
-            yield [script, *images, *(["--quick"] if quick else [])]
+            yield [script, *images, *options, *(["--quick"] if quick else [])]
 
 
 def runs(line: list[str]) -> bool:

@@ -22,7 +22,7 @@ STATE_LOST = "state-lost"
 GENERATOR, GENERATOR_FILES = "generator-digest", "generator-files"
 _MOST_BETAS: Final = 16
 OUTLOOK, PREPARE, TRAIN, EVALUATE = "query.outlook", "query.prepare", "train", "evaluate"
-TRAIN_GENERATOR, HAND_OUT = "train.generator", "query.generator"
+ROLL_CALL, TRAIN_GENERATOR, HAND_OUT = "query.presence", "train.generator", "query.generator"
 
 
 def outlook_request(betas: Sequence[float]) -> RecordDict:
@@ -46,6 +46,16 @@ def outlook_answer(client: Client, msg: Message) -> MetricRecord:
     if policy in budget.TOTAL_POLICIES:
         metrics["share-weight"] = int(budget.share_weights(client.counts, policy)[0])
     return metrics
+
+
+def roll_call_request() -> RecordDict:
+    """Ask who is there, where nothing has to be added up."""
+    return RecordDict({CONFIG: ConfigRecord()})
+
+
+def roll_call_answer(client: Client) -> MetricRecord:
+    """Answer with N_k alone."""
+    return MetricRecord({"partition-id": client.partition_id, "num-examples": len(client.indices)})
 
 
 def order_request(order: Order, generator: ArrayRecord | None = None) -> RecordDict:

@@ -178,16 +178,28 @@ def prepare(
 
 def roll_call(grid: Grid, nodes: list[int], settings: Settings) -> Plan:
     """Return who is there and how many real images each has, before anything is decided."""
-    answers = _outlook(grid, nodes, settings, [0.0])
-    present = {sums.partition_id: node for node, sums in answers.items()}
+    requests = dict.fromkeys(nodes, messages.roll_call_request())
+    replies = ask(grid, requests, messages.ROLL_CALL, settings.prepare_timeout)
+    answers = [(node, read_present(reply)) for node, reply in replies]
+    answers.sort(key=lambda answer: answer[1].partition_id)  # node ids are random
+    present = {client.partition_id: node for node, client in answers}
     _require_different_partitions(len(present), len(nodes))
-    clients = tuple(undecided(sums) for sums in answers.values())
+    clients = tuple(client for _, client in answers)
     return Plan(0.0, clients, present, dict.fromkeys(present, Order()))
 
 
-def undecided(sums: Sums) -> ClientPlan:
-    """Return a client of which nothing is known yet but how many real images it has."""
-    return ClientPlan(sums.partition_id, sums.num_examples, 0, 0, 0.0, 0.0, 0.0)
+def read_present(reply: Message) -> ClientPlan:
+    """Read an answer to the roll call: a client of which nothing else is known yet.
+
+    Raises
+    ------
+    UserError
+        It is not what this version of the app sends.
+    """
+    metrics = _metrics(reply)
+    with _understood(messages.ROLL_CALL):
+        who, size = (fields.whole(metrics, key) for key in ("partition-id", "num-examples"))
+        return ClientPlan(who, size, 0, 0, 0.0, 0.0, 0.0)
 
 
 def _require_different_partitions(found: int, nodes: int) -> None:

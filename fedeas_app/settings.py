@@ -36,6 +36,8 @@ _HIDDEN_LAYERS = {"cnn": 3, "resnet18": 9}
 _ALIKE = ("fedavg", "fedprox", "moon", "fedavgm", "fedadam", "fedyogi")
 _STEPPING = ("fedavgm", "fedadam", "fedyogi")
 _WITHOUT_WEIGHTS = ("fedmedian", "fedtrimmedavg", "krum", "multikrum")
+# Of the 1,000 steps that a generator of the clients is trained with, so many can be told apart.
+_MOST_STEPS = {"ddpm": 1000, "ddim": 1000, "dpm-solver++": 995}
 
 
 def kebab(name: str) -> str:
@@ -425,7 +427,7 @@ class Settings(BaseModel):
 
     @model_validator(mode="after")
     def _privacy_covers_all_that_is_trained(self) -> Self:
-        if self.privacy == "none":
+        if self.privacy == "none" or self.generator_only:  # which trains no classifier
             return self
         begin = f"privacy is {self.privacy!r}"
         if self.strategy == "scaffold":
@@ -491,6 +493,13 @@ class Settings(BaseModel):
                 f"max-client-weight is {self.max_client_weight!r}, but strategy {self.strategy!r} "
                 "does not go by weights; set it to 1"
             )
+        movers = self.trains_generator and self.generator_embeddings == "movers"
+        if movers and self.max_client_weight < 1:
+            raise ValueError(
+                f"max-client-weight is {self.max_client_weight!r}, but with generator-embeddings "
+                "'movers' a row that one client alone moves is all that client's; set "
+                "generator-embeddings to 'average', or max-client-weight to 1"
+            )
         return self
 
     @model_validator(mode="after")
@@ -536,6 +545,33 @@ class Settings(BaseModel):
             raise ValueError(
                 f"{key} is for pretrained pipelines, and the generator {FEDERATED!r} is none; "
                 "leave it out"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _a_generator_of_the_clients_can_be_opened_when_it_is_trained(self) -> Self:
+        if self.generator != FEDERATED:
+            return self
+        if self.sampler_steps > (most := _MOST_STEPS[self.sampler]):
+            raise ValueError(
+                f"sampler-steps is {self.sampler_steps}, but with the generator {FEDERATED!r} and "
+                f"sampler {self.sampler!r} at most {most} is allowed; lower it"
+            )
+        if self.generator_revision:
+            raise ValueError(
+                f"generator-revision is set, but the generator {FEDERATED!r} does not come from "
+                "the hub; leave it empty"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _copies_are_looked_for_where_they_are_limited(self) -> Self:
+        idle = self.generator_max_copies < 1 and not self.generator_checked
+        if self.generator == FEDERATED and idle:
+            raise ValueError(
+                f"generator-max-copies is {self.generator_max_copies:g}, but with "
+                "generator-checked 0 nobody looks for copies; set generator-checked above 0, or "
+                "generator-max-copies to 1"
             )
         return self
 

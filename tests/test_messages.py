@@ -53,6 +53,15 @@ def test_outlook_answers_sums_for_each_beta(configure, policy):
     assert dict(reply.content["metrics"]) == expected
 
 
+@pytest.mark.parametrize("policy", ["fedeas", *budget.TOTAL_POLICIES])
+def test_the_roll_call_is_answered_with_the_number_of_real_images_alone(configure, policy):
+    settings = configure(policy=policy)
+    reply = send(settings, messages.roll_call_request(), "query.presence")
+    real = int(Client(settings, 1, 4).counts.sum())
+    assert set(reply.content) == {"metrics"}
+    assert dict(reply.content["metrics"]) == {"partition-id": 1, "num-examples": real}
+
+
 def test_preparation_answers_totals(configure, fake_generator, tmp_path):
     settings = configure(policy="fedeas", cache_dir=str(tmp_path))
     counts = Client(settings, 1, 4).counts

@@ -56,6 +56,22 @@ def check_plan(plan, counts, expected):
     assert plan.imbalance_after == pytest.approx(budget.imbalance(counts + expected), abs=1e-12)
 
 
+def test_a_roll_call_says_who_is_there_in_order_of_partition(configure):
+    settings = configure()
+    grid = FakeGrid(settings, shuffle=3)
+    plan = preparation.roll_call(grid, connect(grid, settings), settings)
+    assert plan.nodes == {partition: node for node, partition in grid.partitions.items()}
+    assert [c.partition_id for c in plan.clients] == [0, 1, 2, 3]
+    assert [c.num_examples for c in plan.clients] == pooled(settings).sum(axis=1).tolist()
+
+
+def test_two_that_are_one_partition_are_no_roll_call(configure):
+    settings = configure()
+    grid = FakeGrid(settings, {10: 0, 11: 1, 12: 1, 13: 2})
+    with pytest.raises(UserError, match="4 SuperNodes hold only 3 different partitions"):
+        preparation.roll_call(grid, [10, 11, 12, 13], settings)
+
+
 def test_without_synthesis_nothing_is_asked_or_made(configure):
     settings = configure(policy="none")
     grid = FakeGrid(settings)

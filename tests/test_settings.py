@@ -260,6 +260,14 @@ def test_the_proximal_term_is_fedproxs_own_and_an_option_elsewhere(values, mu):
         ({"strategy": "krum", "max-client-weight": 0.3}, "max-client-weight is 0.3, .*'krum'"),
         ({"strategy": "scaffold", "max-client-weight": 0.3}, "max-client-weight is 0.3, .*cancel"),
         ({"strategy": "fedmedian", "max-client-weight": 0.3}, ".*does not go by weights"),
+        (
+            {
+                "max-client-weight": 0.3,
+                "generator": "federated",
+                "generator-embeddings": "movers",
+            },
+            "max-client-weight is 0.3, .* 'movers' .* to 'average', or max-client-weight to 1",
+        ),
     ],
 )
 def test_no_strategy_runs_as_another_than_its_name(values, words):
@@ -268,9 +276,21 @@ def test_no_strategy_runs_as_another_than_its_name(values, words):
     assert text.endswith(".")
 
 
-def test_a_generator_that_is_not_trained_needs_no_limit_to_be_private():
+def test_a_generator_that_is_not_trained_is_held_to_no_limit():
     keys = {"privacy": "local", "clip-norm": 1, "generator": "federated", "policy": "none"}
     assert Settings.parse(keys).generator_clip_norm == "off"
+    limited = {"max-client-weight": 0.3, "generator-embeddings": "movers", "policy": "none"}
+    assert Settings.parse({"generator": "federated"} | limited).max_client_weight == 0.3
+
+
+@pytest.mark.parametrize(
+    "unused",
+    [{"strategy": "fedoui"}, {"strategy": "scaffold"}, {"model": "resnet18", "norm": "batch"}],
+)
+def test_where_a_generator_is_all_that_is_trained_the_classifier_needs_no_limit(unused):
+    keys = {"privacy": "central", "generator": "federated", "generator-only": True} | unused
+    assert Settings.parse(keys | {"generator-clip-norm": 1}).clip_norm == "off"
+    assert "generator-clip-norm is 'off'; set it to a number" in message(keys)
 
 
 @pytest.mark.parametrize(("model", "layers"), [("cnn", 3), ("resnet18", 9)])

@@ -48,8 +48,8 @@ def plan(
         return
     show(result, _remarks(settings, data_path) if counts is None else [])
     if price is not None:
-        for sentences in (_training(price, settings), _pooling(price), *_drawing(price, result)):
-            out.print(sentences, soft_wrap=True)
+        for sentence in _told(price, settings, result, alone=data_path is not None):
+            out.print(sentence, soft_wrap=True)
 
 
 def _price(settings: Settings, result: Forecast) -> "Cost":
@@ -62,23 +62,39 @@ def _price(settings: Settings, result: Forecast) -> "Cost":
         return estimate(settings, shape, len(classes), result.counts.sum(axis=1).tolist())
 
 
-def _training(price: "Cost", settings: Settings) -> str:
+def _told(price: "Cost", settings: Settings, result: Forecast, *, alone: bool) -> list[str]:
+    """Return in words what the generator costs all clients, or one site alone."""
+    when = "at this site" if alone else "all in turn"
+    return [
+        _training(price, settings, alone=alone),
+        _pooling(price, alone=alone),
+        *_drawing(price, result, when),
+    ]
+
+
+def _training(price: "Cost", settings: Settings, *, alone: bool) -> str:
+    where = (
+        "at this site with this machine's speed."
+        if alone
+        else "at the client with the most images if all have this machine's speed, "
+        f"{duration(price.total_seconds)} for all in turn."
+    )
     return (
         f"The generator ({price.parameters:,} parameters) is trained first, in "
         f"{settings.generator_rounds} rounds: {price.client_bytes / 1e6:,.0f} MB to and from each "
-        f"client; about {duration(price.longest_seconds)} at the client with the most images if "
-        f"all have this machine's speed, {duration(price.total_seconds)} for all in turn."
+        f"client; about {duration(price.longest_seconds)} {where}"
     )
 
 
-def _pooling(price: "Cost") -> str:
+def _pooling(price: "Cost", *, alone: bool) -> str:
+    whose = "this site alone" if alone else "all clients together"
     return (
-        f"Pooling the clients' images would move {price.pooled_bytes / 1e6:,.1f} MB once, of all "
-        "clients together: what the rounds buy is that no image moves."
+        f"Pooling the clients' images would move {price.pooled_bytes / 1e6:,.1f} MB once, of "
+        f"{whose}: what the rounds buy is that no image moves."
     )
 
 
-def _drawing(price: "Cost", result: Forecast) -> list[str]:
+def _drawing(price: "Cost", result: Forecast, when: str) -> list[str]:
     """Say how long drawing takes, and how long for full balancing; nothing where none is drawn."""
     if not result.synthetic:
         return []
@@ -89,7 +105,7 @@ def _drawing(price: "Cost", result: Forecast) -> list[str]:
         f"{duration(count * price.image_seconds)} for the {count:,} of {name}"
         for name, count in totals.items()
     ]
-    return [f"Drawing images then takes about {', '.join(told)}, all in turn."]
+    return [f"Drawing images then takes about {', '.join(told)}, {when}."]
 
 
 def _counts(settings: Settings, counts: Path | None, data_path: Path | None) -> Counts:

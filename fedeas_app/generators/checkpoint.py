@@ -12,9 +12,9 @@ from fedeas_app.devices import resolve_precision
 from fedeas_app.errors import UserError, first_line
 from fedeas_app.files import cannot_write, make_directory, write_bytes
 from fedeas_app.generators.trainer import Trainer
+from fedeas_app.generators.workshop import CHECKPOINT
 from fedeas_app.reading import parse_json
 
-_FILE = "state.safetensors"
 _DAMAGE = (OSError, SafetensorError, LookupError, ValueError, TypeError, OverflowError)
 
 
@@ -30,7 +30,7 @@ class Checkpoint:
     """
 
     def __init__(self, place: Path, trainer: Trainer) -> None:
-        self.path = place / _FILE
+        self.path = place / CHECKPOINT
         self._trainer = trainer
         self._own = _identity(trainer)
 
@@ -88,7 +88,7 @@ class Checkpoint:
 def step_of(place: Path) -> int:
     """Return the steps that the checkpoint of an unfinished training holds; 0: there is none."""
     try:
-        with safe_open(place / _FILE, "pt") as stored:
+        with safe_open(place / CHECKPOINT, "pt") as stored:
             return int(parse_json(stored.metadata()["rest"])["step"])
     except _DAMAGE:
         return 0

@@ -242,27 +242,28 @@ def nearest_distances(images: Images, others: Images, block: int = _BLOCK) -> Fl
     return distances
 
 
-def nearest_others(images: Images, block: int = _BLOCK) -> Floats:
-    """Return each image's distance to its nearest other one, as in `nearest_distances`.
+def nearest_others(images: Images, places: Labels, block: int = _BLOCK) -> Floats:
+    """Return the distance of some images to their nearest other one, as in `nearest_distances`.
 
     Parameters
     ----------
     images : array of uint8, shape (n, ...)
         Two at least.
+    places : array of int64, shape (m,)
+        Which of them are asked about; all of them are looked through.
     block : int
 
     Returns
     -------
-    array of float, shape (n,)
+    array of float, shape (m,)
         Exactly 0 for an image that is there twice.
     """
-    nearest = np.full(len(images), np.inf)
+    nearest = np.full(len(places), np.inf)
     for columns in _slices(len(images), block):
         right = _flat(images[columns])
-        for rows in _slices(len(images), block):
-            squares = _squared_distances(_flat(images[rows]), right)
-            if rows == columns:
-                np.fill_diagonal(squares, np.inf)
+        for rows in _slices(len(places), block):
+            squares = _squared_distances(_flat(images[places[rows]]), right)
+            squares[np.equal.outer(places[rows], np.arange(columns.start, columns.stop))] = np.inf
             nearest[rows] = np.minimum(nearest[rows], squares.min(axis=1))
     distances: Floats = np.sqrt(nearest) / 255
     return distances

@@ -4,16 +4,14 @@ While it trains, everything lies beside the target in ``TARGET.training``: the l
 picture of what the network draws by now, and the loss. The target appears whole or not at all.
 """
 
-import shutil
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
-from filelock import FileLock, Timeout
 
 from fedeas_app.data import Split
 from fedeas_app.devices import resolve_precision
@@ -26,6 +24,7 @@ from fedeas_app.generators.picture import write_picture
 from fedeas_app.generators.sampling import NotFiniteError
 from fedeas_app.generators.saving import library_versions, save_generator
 from fedeas_app.generators.trainer import Trainer, Training, learning_rate
+from fedeas_app.generators.workshop import CHECKPOINT, workshop, workshop_of
 
 _REPORT_EVERY = 10  # steps: reading the loss makes a GPU wait
 
@@ -87,7 +86,7 @@ def train(
     """
     target = require_new(target)
     trainer = Trainer(split, training)
-    with _workshop(target, trainer.is_main) as place:
+    with _workshop(target, trainer) as place:
         _train_in(place, trainer, cadence, observe, resumed)
         if trainer.is_main:
             _finish(trainer, origin or Origin(), place, target)
@@ -95,29 +94,11 @@ def train(
     return target
 
 
-def workshop_of(target: Path) -> Path:
-    """Return the directory that holds an unfinished training."""
-    return target.with_name(f"{target.name}.training")
-
-
-@contextmanager
-def _workshop(target: Path, is_main: bool) -> Iterator[Path]:
-    """Yield the directory of an unfinished training; one training at a time may have it."""
-    place = workshop_of(target)
-    make_directory(place)
-    if not is_main:
-        yield place
-        return
-    try:
-        with FileLock(place / ".lock", timeout=0):
-            yield place
-    except Timeout:
-        raise UserError(
-            f"Another process is training {target} at this moment; wait for it, or name another "
-            "target."
-        ) from None
-    if target.exists():
-        shutil.rmtree(place, ignore_errors=True)
+def _workshop(target: Path, trainer: Trainer) -> AbstractContextManager[Path]:
+    """Return what holds the directory of an unfinished training, for the first process."""
+    if trainer.is_main:
+        return workshop(target, CHECKPOINT)
+    return nullcontext(make_directory(workshop_of(target)))
 
 
 def _train_in(

@@ -201,9 +201,9 @@ class RunRecord:
         unlock(self._lock)
         return summary
 
-    def complete_without_rounds(self) -> dict[str, Any]:
-        """Note that a run that was to train a generator alone has done so."""
-        summary = self._summarise("completed")
+    def complete_without_rounds(self, **more: Any) -> dict[str, Any]:
+        """Note that a run that was to train a generator alone has done so, and what else to say."""
+        summary = self._summarise("completed", **more)
         unlock(self._lock)
         return summary
 

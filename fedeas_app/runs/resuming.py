@@ -17,7 +17,8 @@ _CHANGEABLE: Final = frozenset(
     {
         "rounds", "cache-dir", "cache-limit-gb", "output-dir", "run-name", "tracker", "device",
         "threads", "prepare-timeout", "round-timeout", "min-replies", "max-failed-rounds",
-        "checkpoint-every", "resume", "generator-samples-every",
+        "checkpoint-every", "resume", "generator-samples-every", "generator-checked",
+        "generator-max-copies",
     }
 )  # fmt: skip
 CHECKPOINT: Final = "checkpoint.safetensors"

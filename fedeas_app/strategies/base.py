@@ -47,9 +47,12 @@ class WeightedAverage(Strategy):
     ----------
     has_state : bool
         Whether clients keep something from round to round.
+    fraction_key : str
+        The key that says how many clients a round asks.
     """
 
     has_state: ClassVar[bool] = False
+    fraction_key: ClassVar[str] = "fraction-train"
 
     def __init__(
         self, settings: Settings, plan: Plan, trainable: Collection[str] | None = None
@@ -79,7 +82,7 @@ class WeightedAverage(Strategy):
             raise UserError(
                 f"min-replies is {settings.min_replies}, but only {plural(clients, 'client')} "
                 f"{'is' if clients == 1 else 'are'} asked in a round; set it to {clients} at most, "
-                "or fraction-train higher."
+                f"or {cls.fraction_key} higher."
             )
 
     @abstractmethod
@@ -149,10 +152,7 @@ class WeightedAverage(Strategy):
 
     def cohort(self, server_round: int) -> list[int]:
         """Return this round's partitions: they depend on the seed and the round alone."""
-        partitions = sorted(self.plan.nodes)
-        size = cohort_size(self.settings, len(partitions))
-        rng = seeds.numpy_rng("cohort", self.settings.seed, server_round)
-        return sorted(rng.choice(partitions, size, replace=False).tolist())
+        return draw_cohort(self.settings, self.plan.nodes, server_round)
 
     def train(
         self, grid: Grid, server_round: int, arrays: ArrayRecord
@@ -317,6 +317,13 @@ class WeightedAverage(Strategy):
             who = sorted(partition for partition, given in failures.items() if given == text)
             clients = plural(count, "client does", "clients do")
             log(WARNING, "Round %s: %s not count (%s): %s", server_round, clients, who, text)
+
+
+def draw_cohort(settings: Settings, partitions: Collection[int], server_round: int) -> list[int]:
+    """Return who of these partitions is asked in a round, in order."""
+    size = cohort_size(settings, len(partitions))
+    rng = seeds.numpy_rng("cohort", settings.seed, server_round)
+    return sorted(rng.choice(sorted(partitions), size, replace=False).tolist())
 
 
 def cohort_size(settings: Settings, clients: int) -> int:

@@ -11,6 +11,7 @@ BAD = "import sys; print('| half a table |', flush=True); sys.exit('no such file
 def scripts(tmp_path, monkeypatch):
     monkeypatch.setattr(suite, "HERE", tmp_path)
     monkeypatch.setattr(suite, "SCRIPTS", ("one.py", "two.py"))
+    monkeypatch.setattr(suite, "LARGE", ("two.py --large",))
     return tmp_path
 
 
@@ -39,9 +40,12 @@ def test_each_gets_the_options_that_it_has():
         ["oui.py", "--quick"],
         ["compression.py", "--quick"],
     ]
-    assert list(suite.lines("there", quick=False))[:4] == [
+    large = list(suite.lines("there", quick=False))
+    assert large[:4] == [
         ["start.py"],
         ["rounds.py", "--dataset", "there"],
         ["flower_style.py", "--dataset", "there"],
         ["aggregation.py"],
     ]
+    assert large[6][:5] == ["rounds.py", "--dataset", "there", "--clients", "100"]
+    assert large[7][:3] == ["aggregation.py", "--replies", "10000"]

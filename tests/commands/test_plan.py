@@ -204,3 +204,19 @@ def test_the_price_of_a_generator_that_the_clients_train(plan, cache_dir, monkey
     assert json.loads(plan(*words, "--json").stdout)["generator"]["client-bytes"] == 340_000_000
     assert asked == [((8, 8, 1), 10, 1437)] * 3
     assert "trained first" not in plan(*words, "--set", "policy=none").stdout
+
+
+def test_a_site_sees_its_own_part_of_the_price(plan, tmp_path, monkeypatch):
+    from fedeas_app.generators.federated import cost
+
+    price = cost.Cost(702_625, 60.0, 2_810_500, 340_000_000, 0.5, 90.0, 90.0, 1_024_000, 0.5)
+    monkeypatch.setattr(cost, "estimate", lambda *_: price)
+    site = write_site(tmp_path / "scans", [3, 5], count=10)
+    cache = f"--set=cache-dir={tmp_path / 'cache'}"
+    result = plan(*OWN, cache, "--data-path", site, "--set=generator=federated")
+    shown = " ".join(result.stdout.split())
+    assert "340 MB to and from each client; about 1 min 30 s at this site with this" in shown
+    assert "would move 1.0 MB once, of this site alone:" in shown
+    assert "of policy full, at this site." in shown
+    assert "in turn" not in shown
+    assert "all clients together" not in shown

@@ -478,6 +478,7 @@ def replies(place: Path) -> Case:
         messages.read_generator(reply)
         readers = (
             preparation.read_client, lambda reply: preparation.read_sums(reply, 1), read_found,
+            preparation.read_present,
         )  # fmt: skip
         mutator.pick(readers)(reply)
 

@@ -24,7 +24,8 @@ from fedeas_app.generators import saving
 from fedeas_app.generators.card import Origin
 from fedeas_app.generators.checkpoint import step_of
 from fedeas_app.generators.trainer import Trainer, Training
-from fedeas_app.generators.training import Cadence, train, workshop_of
+from fedeas_app.generators.training import Cadence, train
+from fedeas_app.generators.workshop import workshop_of
 
 WEIGHTS = "unet/diffusion_pytorch_model.safetensors"
 MICRO = Training("micro", 25, 6, 0, "cpu")

@@ -12,6 +12,8 @@ from deployed import Federation, Loopback, federation, node_config, wait_until
 from own_data import write_site
 from real_runs import marked, rounds_of
 
+from fedeas_app.runs.directory import read_lines
+
 pytestmark = pytest.mark.long
 
 DIGITS = "0123456789"
@@ -116,6 +118,8 @@ def test_one_seed_gives_the_same_bits_deployed_and_simulated(
         assert {**one, "seconds": 0} == {**other, "seconds": 0}
     models = [path / "model.safetensors" for path in (run.record, simulated)]
     assert models[0].read_bytes() == models[1].read_bytes()
+    assert generator_of(run.record) == generator_of(simulated)
+    assert any(generator_of(simulated)) == (generator == "federated")
 
 
 def plan_of(record: Path) -> dict[str, Any]:
@@ -124,6 +128,15 @@ def plan_of(record: Path) -> dict[str, Any]:
     for client in plan["clients"]:
         del client["seconds"]
     return plan
+
+
+def generator_of(record: Path) -> tuple[dict[str, bytes], list[dict[str, Any]]]:
+    """Return the files of the generator that the clients trained, and its rounds without times."""
+    root = record / "generator"
+    files = {str(path.relative_to(root)): path for path in root.rglob("*") if path.is_file()}
+    lines = read_lines(record / "generator.jsonl")
+    contents = {name: path.read_bytes() for name, path in files.items()}
+    return contents, [{**line, "seconds": 0} for line in lines]
 
 
 @pytest.mark.parametrize("strategy", ["scaffold", "moon"])

@@ -38,8 +38,12 @@ def test_the_command_refuses_to_make_another_run_of_it(tmp_path, keys):
 
 
 @pytest.mark.parametrize(
-    "key", ["cache-dir=/elsewhere", "device=cpu", "threads=2", "min-replies=2"]
-)
+    "key",
+    [
+        "cache-dir=/elsewhere", "device=cpu", "threads=2", "min-replies=2", "generator-checked=9",
+        "generator-max-copies=0.5",
+    ],
+)  # fmt: skip
 def test_how_and_where_it_runs_may_change(tmp_path, key):
     broken_off(tmp_path / "mine")
     assert resumed_settings(tmp_path / "mine", [key]).resume

@@ -1,6 +1,5 @@
 """``fedeas generator train --federated``: simulated clients train a generator together."""
 
-import shutil
 from pathlib import Path
 from typing import Final
 
@@ -8,17 +7,19 @@ import click
 import typer
 from click.core import ParameterSource
 
+from fedeas_app.checking import check_elsewhere
 from fedeas_app.commands.configuration import load_settings
 from fedeas_app.commands.console import err
 from fedeas_app.commands.execution import execute, foresee
 from fedeas_app.commands.generator.drawing import progress_bar
 from fedeas_app.commands.launcher import interruptible
 from fedeas_app.errors import UserError
+from fedeas_app.forecast import Forecast
 from fedeas_app.runs.following import Following
+from fedeas_app.runs.resuming import require_resumable
 from fedeas_app.settings import FEDERATED, Settings
 
 _INTERRUPTED = 130  # exit status: 128 and the number of SIGINT
-_RUN: Final = "run"
 # Options of training on pooled images that are keys of the configuration here, and those that have
 # no meaning.
 _KEYS: Final = {
@@ -35,6 +36,7 @@ _POOLED: Final = {
     "checkpoint_every": "checkpoint-every says how many rounds lie between two",
     "samples_every": "generator-samples-every says how many rounds lie between two",
 }
+_ALONE: Final = (f'generator="{FEDERATED}"', "generator-only=true")
 
 
 def train_federatedly(
@@ -48,25 +50,57 @@ def train_federatedly(
     Raises
     ------
     UserError
-        An option is for pooled images, the target exists, or the run failed.
+        An option is for pooled images, the target exists, another training has its place, or the
+        run failed.
     """
-    from fedeas_app.files import make_directory, require_new
-    from fedeas_app.generators.training import workshop_of
+    from fedeas_app.files import require_new
+    from fedeas_app.generators.workshop import GENERATOR, RUN, workshop, workshop_of
 
     target = require_new(target).absolute()
-    place = make_directory(workshop_of(target))
-    resume = (place / _RUN / "config.toml").is_file()
-    run = {"output-dir": str(place), "run-name": _RUN, "resume": resume}
-    settings = load_settings(config, [*(overrides or []), *_as_overrides(context)])
-    settings = Settings.parse(
-        settings.to_flat() | run | {"generator": FEDERATED, "generator-only": True}
-    )
-    _run(settings)
-    (place / _RUN / "generator").rename(target)
-    shutil.rmtree(place)
+    values = [*(overrides or []), *_as_overrides(context), *_ALONE]
+    settings = _taken_up(load_settings(config, values), workshop_of(target))
+    expected = _checked(settings)
+    with workshop(target, RUN) as place:
+        _run(settings, expected)
+        (place / RUN / GENERATOR).rename(target)
 
 
-def _run(settings: Settings) -> None:
+def _taken_up(settings: Settings, place: Path) -> Settings:
+    """Return the settings of the run in a place, which goes on if it was begun with the same.
+
+    Raises
+    ------
+    UserError
+        It was begun with others.
+    """
+    from fedeas_app.generators.workshop import RUN
+
+    resume = (place / RUN / "config.toml").is_file()
+    own = {"output-dir": str(place), "run-name": RUN, "resume": resume}
+    settings = Settings.parse(settings.to_flat() | own)
+    if resume:
+        try:
+            require_resumable(place / RUN, settings)
+        except UserError as error:
+            raise UserError(f"{error} To begin anew, remove {place}.") from None
+    return settings
+
+
+def _checked(settings: Settings) -> Forecast:
+    """Return what the clients hold, once nothing speaks against their training.
+
+    Raises
+    ------
+    UserError
+        The data, the device or the size of the network does.
+    """
+    with err.status(f"Reading {settings.dataset}"), check_elsewhere(settings) as refuse:
+        expected = foresee(settings)
+        refuse()
+    return expected
+
+
+def _run(settings: Settings, expected: Forecast) -> None:
     with progress_bar(disable=not err.is_terminal) as progress:
         bar = progress.add_task("training", total=settings.generator_rounds)
         run: list[Following] = []
@@ -78,7 +112,7 @@ def _run(settings: Settings) -> None:
 
         try:
             with interruptible():
-                execute(settings, foresee(settings), observe)
+                execute(settings, expected, observe)
         except KeyboardInterrupt:
             err.print("Interrupted; the same command goes on.", style="yellow")
             raise typer.Exit(_INTERRUPTED) from None

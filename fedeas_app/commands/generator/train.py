@@ -130,7 +130,7 @@ def _require_any_gpu(device: str, processes: int) -> None:
 
 def _interrupted(target: Path, steps: int) -> str:
     from fedeas_app.generators.checkpoint import step_of
-    from fedeas_app.generators.training import workshop_of
+    from fedeas_app.generators.workshop import workshop_of
 
     step = step_of(workshop_of(target))
     if not step:

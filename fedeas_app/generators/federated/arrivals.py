@@ -6,18 +6,18 @@ from flwr.app import Message, RecordDict
 
 from fedeas_app import messages
 from fedeas_app.latecomers import Latecomers
-from fedeas_app.preparation import ClientPlan, read_sums, undecided
+from fedeas_app.preparation import ClientPlan, read_present
 
 
 class Arrivals(Latecomers):
     """Asks a new node how many images it has; it is prepared like the others, after the rounds."""
 
-    kind: ClassVar[str] = messages.OUTLOOK
+    kind: ClassVar[str] = messages.ROLL_CALL
 
     def request(self) -> RecordDict:
-        """Return the question: nothing but the sums for one β, which are not used."""
-        return messages.outlook_request([0.0])
+        """Return the question, the same as at the beginning."""
+        return messages.roll_call_request()
 
     def read(self, reply: Message) -> tuple[ClientPlan, str]:
         """Return a client of which nothing is decided yet; it has no generator."""
-        return undecided(read_sums(reply, 1)), ""
+        return read_present(reply), ""

@@ -8,7 +8,7 @@ from fedeas_app.devices import resolve_device
 from fedeas_app.errors import PublicError
 from fedeas_app.generators.federated.local import train_locally
 from fedeas_app.generators.federated.network import make_network
-from fedeas_app.generators.federated.transfer import as_types, joined, parted
+from fedeas_app.generators.federated.transfer import joined, parted
 from fedeas_app.local import Examples
 
 
@@ -23,7 +23,7 @@ def train_generator(
     server_round : int
         From 1.
     arrays : ArrayRecord
-        The global network's weights as they travel; what is returned has their form and type.
+        The global network's weights as they travel; what is returned has their form, at float32.
 
     Raises
     ------
@@ -45,5 +45,4 @@ def train_generator(
     examples = Examples.from_arrays(images, client.labels).to(device)
     rng = seeds.torch_rng("generator-train", settings.seed, server_round, client.partition_id)
     loss = train_locally(unet.to(device), examples, settings, server_round, rng)
-    types = {name: array.dtype for name, array in arrays.items()}
-    return as_types(joined(ArrayRecord(unet.state_dict())), types), loss
+    return joined(ArrayRecord(unet.state_dict())), loss

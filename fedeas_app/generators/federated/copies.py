@@ -49,7 +49,8 @@ def copies_among(made: Images, own: Images) -> int:
         How many lie within half of the median distance of an own image to its nearest other one.
         Where more than half of the own images are there twice, none does.
     """
-    usual = float(np.median(nearest_others(evenly(own, _MEASURED))))
+    asked = evenly(np.arange(len(own)), _MEASURED)
+    usual = float(np.median(nearest_others(own, asked)))
     return int((nearest_distances(made, own) < NEAR * usual).sum())
 
 

@@ -16,10 +16,12 @@ import torch
 from fedeas_app.devices import repeatable, resolve_device
 from fedeas_app.generators.federated.local import train_locally
 from fedeas_app.generators.federated.network import make_network
+from fedeas_app.generators.federated.options import for_rounds
 from fedeas_app.generators.federated.transfer import BYTES
 from fedeas_app.generators.sampling import DEFAULT_STEPS
 from fedeas_app.local.examples import Examples
 from fedeas_app.settings import Settings
+from fedeas_app.strategies.base import cohort_size
 
 _TIMED = 3  # steps
 
@@ -72,15 +74,18 @@ def estimate(
     Parameters
     ----------
     settings : Settings
+        With a number of clients.
     image_shape : tuple of int
         (height, width, channels).
     classes : int
     sizes : sequence of int
-        Real images of each client.
+        Real images of each client, or of those that are known.
     """
     unet = make_network(settings, image_shape, classes)
     parameters = sum(p.numel() for p in unet.parameters())
-    rounds = settings.generator_rounds * settings.generator_fraction
+    clients = int(settings.num_clients)
+    cohort = cohort_size(for_rounds(settings), clients)
+    rounds = settings.generator_rounds * cohort / clients
     model = BYTES[settings.generator_transfer] * parameters
     second = _time_step(unet, settings, image_shape)
     steps = [ceil(size / settings.generator_batch_size) for size in sizes]

@@ -50,8 +50,7 @@ def pack(directory: Path, settings: Settings) -> Handout:
     UserError
         It is no generator or not the one wanted, or the cache cannot be written.
     """
-    plain = {"generator": str(directory), "generator-digest": "", "generator-only": False}
-    digest = open_generator(at_float32(Settings.parse(settings.to_flat() | plain))).digest
+    digest = open_generator(at_float32(_plain(settings, directory))).digest
     if settings.generator_digest not in ("", digest):
         raise UserError(
             f"generator-digest is {settings.generator_digest}, but the generator that the clients "
@@ -61,6 +60,12 @@ def pack(directory: Path, settings: Settings) -> Handout:
     files = {name: Array(np.frombuffer(data, np.uint8)) for name, data in contents.items()}
     keep(ArrayRecord(files), told(settings, digest))
     return Handout(digest, ArrayRecord(files))
+
+
+def _plain(settings: Settings, directory: Path) -> Settings:
+    """Return settings that open a directory like any other generator: nothing is trained there."""
+    plain = {"generator": str(directory), "generator-digest": "", "generator-only": False}
+    return Settings.parse(settings.to_flat() | plain | {"privacy": "none"})
 
 
 def told(settings: Settings, digest: str) -> Settings:

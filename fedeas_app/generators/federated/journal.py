@@ -13,6 +13,11 @@ JOURNAL: Final = "generator.jsonl"
 _LIMITS: Final = {"norms": "norm", "clipped-by": "clipped-by"}
 
 
+def begun(directory: Path) -> bool:
+    """Whether rounds of the generator were gone through in a run's directory, finished or not."""
+    return (directory / JOURNAL).is_file()
+
+
 class Journal:
     """The lines of the rounds so far.
 

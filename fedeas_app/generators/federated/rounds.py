@@ -1,11 +1,11 @@
 """The server's side: the rounds of the generator, from the first network to a directory."""
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from logging import INFO
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from flwr.app import ArrayRecord
 from flwr.common.logger import log
@@ -20,7 +20,7 @@ from fedeas_app.files import make_directory
 from fedeas_app.generators.card import Card, Origin
 from fedeas_app.generators.federated.arrivals import Arrivals
 from fedeas_app.generators.federated.average import RoundAverage
-from fedeas_app.generators.federated.journal import Journal
+from fedeas_app.generators.federated.journal import Journal, begun
 from fedeas_app.generators.federated.network import make_network
 from fedeas_app.generators.federated.options import for_rounds, step_size
 from fedeas_app.generators.federated.strategy import OfGenerators, make_strategy
@@ -28,17 +28,15 @@ from fedeas_app.generators.picture import write_picture
 from fedeas_app.generators.sampling import NotFiniteError
 from fedeas_app.generators.saving import library_versions, save_generator
 from fedeas_app.generators.trainer import make_noise_scheduler
-from fedeas_app.generators.training import workshop_of
+from fedeas_app.generators.workshop import GENERATOR, workshop_of
 from fedeas_app.local.divergence import or_server_step
 from fedeas_app.local.job import trainable
 from fedeas_app.patience import Patience
 from fedeas_app.preparation import ClientPlan, Plan, roll_call
 from fedeas_app.privacy.spending import Spending
 from fedeas_app.settings import Settings
+from fedeas_app.strategies.base import draw_cohort
 from fedeas_app.strategies.state import StrategyState
-
-GENERATOR: Final = "generator"
-"""The directory of the generator in that of its run."""
 
 
 def train_generator(grid: Grid, nodes: list[int], settings: Settings, directory: Path) -> Path:
@@ -88,11 +86,14 @@ class _Training:
         """Go through the rounds that are left, and save the generator."""
         begin = self._begin()
         arrays, strategy = begin.arrays, self._strategy
-        journal = Journal(self._target.parent, begin.server_round)
+        directory, finished = self._target.parent, begin.server_round
+        journal = Journal(directory, finished)
         patience, arrivals = Patience(self._settings), Arrivals(grid, self._plan, _nothing)
-        spending = Spending(self._settings, self._target.parent, goes_on=begin.server_round > 0)
+        spending = Spending(self._settings, directory, goes_on=finished > 0 or begun(directory))
+        for line in spending.outlook(self._cohorts_after(finished)):
+            log(INFO, line)
         with Checkpoints(self._settings, self._place) as checkpoints:
-            for server_round in range(begin.server_round + 1, self._rounds.rounds + 1):
+            for server_round in range(finished + 1, self._rounds.rounds + 1):
                 arrivals.welcome()
                 spending.note(strategy.cohort(server_round))
                 arrays, report = strategy.train(grid, server_round, arrays)
@@ -133,6 +134,13 @@ class _Training:
         with restoring(self._place):
             self._strategy.restore(self._average.taken_from(begin.state))
         return begin
+
+    def _cohorts_after(self, finished: int) -> Iterator[list[int]]:
+        """Yield who is asked in each round to come, those of the classifier included."""
+        yield from map(self._strategy.cohort, range(finished + 1, self._rounds.rounds + 1))
+        if not self._settings.generator_only:
+            for server_round in range(1, self._settings.rounds + 1):
+                yield draw_cohort(self._settings, self._plan.nodes, server_round)
 
     def _state(self) -> StrategyState:
         return self._average.into(self._strategy.state())

@@ -1,6 +1,7 @@
 """The server hands the generator out, and hears whether it copies anybody's images."""
 
 import json
+import shlex
 from collections import Counter
 from logging import INFO, WARNING
 from pathlib import Path
@@ -15,6 +16,7 @@ from fedeas_app.errors import UserError
 from fedeas_app.federation import ask_willing, summarise
 from fedeas_app.files import write_text
 from fedeas_app.generators.federated.handout import Handout
+from fedeas_app.generators.workshop import GENERATOR
 from fedeas_app.settings import Settings
 
 COPIES: Final = "generator-copies.json"
@@ -51,7 +53,7 @@ def hand_out(
     if failures:
         log(WARNING, "Some do not have the generator: %s", summarise(failures))
     _note(sorted(found.values()), failures, directory / COPIES)
-    _limit(list(found.values()), settings, directory / COPIES)
+    _limit(list(found.values()), settings, directory)
     return sorted(found)
 
 
@@ -69,13 +71,16 @@ def _note(found: list[Found], failures: Counter[str], path: Path) -> None:
     )
 
 
-def _limit(found: list[Found], settings: Settings, path: Path) -> None:
+def _limit(found: list[Found], settings: Settings, directory: Path) -> None:
     checked, copies = _totals(found)
     if copies > settings.generator_max_copies * checked:
+        option = shlex.quote(f"generator={directory / GENERATOR}")
         raise UserError(
             f"{copies} of {checked} images of the generator copy training images of the clients "
-            f"({path} says whose), but generator-max-copies is "
-            f"{settings.generator_max_copies:g}; train it smaller or for fewer rounds, or allow it."
+            f"({directory / COPIES} says whose), but generator-max-copies is "
+            f"{settings.generator_max_copies:g}; train one smaller or for fewer rounds, or allow "
+            "it: resume with a larger generator-max-copies, or use it elsewhere with "
+            f"--set {option}."
         )
 
 

@@ -1,6 +1,7 @@
 """A strategy of the classifier put to averaging generators."""
 
 from collections.abc import Collection, Iterable
+from typing import ClassVar
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 
 from fedeas_app import messages
 from fedeas_app.generators.federated.local import EMBEDDING
-from fedeas_app.generators.federated.transfer import joined, moved, packed, parted
+from fedeas_app.generators.federated.transfer import joined, moved, restored, rounded
 from fedeas_app.preparation import Plan
 from fedeas_app.settings import Settings
 from fedeas_app.strategies.base import WeightedAverage
@@ -21,11 +22,13 @@ from fedeas_app.strategies.updates import Updates
 class OfGenerators(WeightedAverage):
     """What a strategy does differently with generators, to be mixed into one."""
 
+    fraction_key: ClassVar[str] = "generator-fraction"
+
     def train(
         self, grid: Grid, server_round: int, arrays: ArrayRecord
     ) -> tuple[ArrayRecord, RoundReport]:
         """Go through one round; the network travels as ``generator-transfer`` says."""
-        sent = packed(arrays, self.settings.generator_transfer)
+        sent = rounded(arrays, self.settings.generator_transfer)
         merged, report = super().train(grid, server_round, sent)
         return (merged if sent is arrays else moved(arrays, sent, merged)), report
 
@@ -34,7 +37,7 @@ class OfGenerators(WeightedAverage):
     ) -> Iterable[Message]:
         """Ask for the training of the generator."""
         sent = list(super().configure_train(server_round, arrays, config, grid))
-        in_one_piece = joined(arrays)
+        in_one_piece = joined(arrays, self.settings.generator_transfer)
         for msg in sent:
             msg.metadata.message_type = messages.TRAIN_GENERATOR
             msg.content[messages.ARRAYS] = in_one_piece
@@ -42,7 +45,7 @@ class OfGenerators(WeightedAverage):
 
     def unpacked(self, arrays: ArrayRecord) -> ArrayRecord:
         """Take the network of a reply apart again."""
-        return parted(arrays, self._arrays)
+        return restored(arrays, self._arrays, self.settings.generator_transfer)
 
     def merge(self, models: Updates, shares: dict[int, float]) -> ArrayRecord:
         """Average each label's embedding over those that moved it, where that is wanted.

@@ -18,26 +18,21 @@ NETWORK: Final = "network"
 BYTES = {"float32": 4, "float16": 2}
 
 
-def packed(arrays: ArrayRecord, precision: str) -> ArrayRecord:
-    """Return arrays as they travel."""
+def rounded(arrays: ArrayRecord, precision: str) -> ArrayRecord:
+    """Return arrays, each of its own type, with the values that travel at this precision."""
     if precision == "float32":
         return arrays
-    return as_types(arrays, dict.fromkeys(arrays, precision))
+    return ArrayRecord({name: _rounded(array, precision) for name, array in arrays.items()})
 
 
-def as_types(arrays: ArrayRecord, types: dict[str, str]) -> ArrayRecord:
-    """Return arrays of these types, by name."""
-    return ArrayRecord({name: _as_type(array, types[name]) for name, array in arrays.items()})
+def _rounded(array: Array, precision: str) -> Array:
+    return Array(array.numpy().astype(precision).astype(array.dtype))
 
 
-def _as_type(array: Array, dtype: str) -> Array:
-    return array if array.dtype == dtype else Array(array.numpy().astype(dtype))
-
-
-def joined(arrays: ArrayRecord) -> ArrayRecord:
-    """Return arrays, all of one type, as one: their values one after the other."""
+def joined(arrays: ArrayRecord, precision: str = "float32") -> ArrayRecord:
+    """Return arrays as one of this precision: their values one after the other."""
     values = [array.numpy().ravel() for array in arrays.values()]
-    return ArrayRecord({NETWORK: Array(np.concatenate(values))})
+    return ArrayRecord({NETWORK: Array(np.concatenate(values).astype(precision, copy=False))})
 
 
 def parted(arrays: ArrayRecord, like: ArrayRecord) -> ArrayRecord:
@@ -55,6 +50,54 @@ def parted(arrays: ArrayRecord, like: ArrayRecord) -> ArrayRecord:
         raise ValueError(f"{NETWORK} is of shape {list(values.shape)}, not [{sum(sizes)}]")
     parts = zip(like.items(), np.split(values, np.cumsum(sizes)[:-1]), strict=True)
     return ArrayRecord({name: Array(part.reshape(array.shape)) for (name, array), part in parts})
+
+
+def returned(trained: ArrayRecord, received: ArrayRecord) -> ArrayRecord:
+    """Return what a client sends back: its weights or, at half precision, how far they moved.
+
+    Around 1, float16 knows steps of 2^-10. Of a difference it keeps eleven bits down to 2^-14, and
+    below that all that is coarser than 2^-24.
+
+    Parameters
+    ----------
+    trained : ArrayRecord
+        The network in one piece, of float32.
+    received : ArrayRecord
+        The same as it came; its type is that of the answer.
+    """
+    w_t = received[NETWORK].numpy()
+    if w_t.dtype != np.float16:
+        return trained
+    return ArrayRecord({NETWORK: Array((trained[NETWORK].numpy() - w_t).astype(np.float16))})
+
+
+def restored(arrays: ArrayRecord, sent: ArrayRecord, precision: str) -> ArrayRecord:
+    """Return the weights of a client, made of what `returned` has made of them.
+
+    Parameters
+    ----------
+    arrays : ArrayRecord
+        As they came back.
+    sent : ArrayRecord
+        The network as the client received it, of float32.
+    precision : str
+        At which both travelled.
+
+    Raises
+    ------
+    ValueError
+        They are of another length or type.
+    """
+    parts = parted(arrays, sent)
+    if precision == "float32":
+        return parts
+    if arrays[NETWORK].dtype != precision:
+        raise ValueError(f"{NETWORK} is of {arrays[NETWORK].dtype}, not {precision}")
+    return ArrayRecord({name: Array(_sum(sent[name], part)) for name, part in parts.items()})
+
+
+def _sum(w_t: Array, delta: Array) -> NDArray[np.generic]:
+    return np.asarray(w_t.numpy() + delta.numpy(), w_t.dtype)
 
 
 def moved(arrays: ArrayRecord, sent: ArrayRecord, merged: ArrayRecord) -> ArrayRecord:

@@ -27,20 +27,27 @@ def test_twins_among_the_own_images_do_not_hide_a_copy():
     assert copies_among(line(41, 70), line(0, 0, 20, 40, 60)) == 1
 
 
+def test_of_many_own_images_some_are_asked_and_all_are_looked_through(monkeypatch):
+    monkeypatch.setattr(module, "_MEASURED", 3)
+    own = line(*range(0, 250, 10))  # 10 apart; the three that are asked are 120 apart
+    assert copies_among(line(5, 15, 94, 133, 255), own) == 2
+
+
 def test_where_most_own_images_are_there_twice_nothing_can_be_told():
     assert copies_among(line(0, 20), line(0, 0, 20, 20)) == 0
 
 
-@given(st.integers(2, 12), st.integers(1, 5), st.integers(0, 2**32 - 1))
+@given(st.integers(2, 12), st.integers(1, 12), st.integers(1, 5), st.integers(0, 2**32 - 1))
 @hypothesis_settings(deadline=None)
-def test_the_nearest_other_is_what_a_loop_finds(count, block, seed):
-    images = np.random.default_rng(seed).integers(0, 256, (count, 2, 2, 1), dtype=np.uint8)
+def test_the_nearest_other_is_what_a_loop_finds(count, asked, block, seed):
+    rng = np.random.default_rng(seed)
+    images = rng.integers(0, 256, (count, 2, 2, 1), dtype=np.uint8)
+    places = np.sort(rng.choice(count, min(asked, count), replace=False))
     flat = images.reshape(count, -1).astype(float)
     wanted = [
-        min(np.linalg.norm(flat[i] - flat[j]) for j in range(count) if j != i) / 255
-        for i in range(count)
+        min(np.linalg.norm(flat[i] - flat[j]) for j in range(count) if j != i) / 255 for i in places
     ]
-    assert nearest_others(images, block) == pytest.approx(wanted)
+    assert nearest_others(images, places, block) == pytest.approx(wanted)
 
 
 def test_real_images_that_nobody_trained_on_are_no_copies(cache_dir, configure):

@@ -24,14 +24,23 @@ def test_bytes_and_seconds_by_hand(job, transfer, each):
     count = sum(p.numel() for p in make_network(settings, SHAPE, 10).parameters())
     cost = estimate(settings, SHAPE, 10, [65, 64, 10])  # 2, 1 and 1 batches of 64
     assert cost.parameters == count
-    assert cost.rounds == 5.0
+    assert cost.rounds == pytest.approx(10 * 2 / 3)  # two of three clients are asked
     assert cost.model_bytes == each * count
-    assert cost.client_bytes == 2 * 5 * each * count + 4 * count
-    assert cost.longest_seconds == 2.0 * 5 * 3 * 2
-    assert cost.total_seconds == 2.0 * 5 * 3 * 4
+    assert cost.client_bytes == round(2 * 20 / 3 * each * count) + 4 * count
+    assert cost.longest_seconds == pytest.approx(2.0 * 20 / 3 * 3 * 2)
+    assert cost.total_seconds == pytest.approx(2.0 * 20 / 3 * 3 * 4)
     assert cost.pooled_bytes == (65 + 64 + 10) * 8 * 8
     assert cost.image_seconds == 2 * 0.25  # the two steps of `job`
     assert cost.to_dict()["client-bytes"] == cost.client_bytes
+
+
+@pytest.mark.usefixtures("_a_step_takes_two_seconds")
+@pytest.mark.parametrize(("fraction", "rounds"), [(0.01, 6), (0.15, 12), (0.5, 30), (1.0, 60)])
+def test_a_round_asks_one_client_at_least_and_whole_ones(job, fraction, rounds):
+    """Of ten clients 0.1 would be asked, and is one; 1.5 would be, and are two."""
+    settings = job(generator_rounds=60, generator_fraction=fraction, num_clients=10)
+    assert estimate(settings, SHAPE, 10, [16] * 10).rounds == rounds
+    assert estimate(settings, SHAPE, 10, [16]).rounds == rounds  # of one site alone too
 
 
 @pytest.mark.usefixtures("_a_step_takes_two_seconds")

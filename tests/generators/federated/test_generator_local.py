@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from fedeas_app.errors import PublicError
-from fedeas_app.generators.federated.local import EMBEDDING, train_locally
+from fedeas_app.generators.federated.local import EMBEDDING, _optimizer, train_locally
 from fedeas_app.generators.federated.network import make_network
 from fedeas_app.generators.federated.options import step_size
 from fedeas_app.local import Examples
@@ -37,18 +37,81 @@ def test_a_client_without_a_class_leaves_its_embedding_to_the_bit(job, dropout):
     assert moved == [True, False, True] + [True] * (dropout > 0)
 
 
+def cosine_schedule():
+    """Return ᾱ of each time (Nichol and Dhariwal, arXiv 2102.09672, equation 17)."""
+    f = torch.cos((torch.arange(1001).double() / 1000 + 0.008) / 1.008 * torch.pi / 2) ** 2
+    return torch.cumprod(1 - (1 - f[1:] / f[:-1]).clamp(max=0.999), 0)
+
+
+def gradients(settings, labels, seed=0):
+    """Return those of the first batch: the draws of Algorithm 1 in their order, cut to norm 1."""
+    rng = torch.Generator().manual_seed(seed)
+    ((images, labels),) = examples(labels).batches(len(labels), rng, augment=False)
+    noise = torch.randn(images.shape, generator=rng)
+    times = torch.randint(1000, (len(images),), generator=rng)
+    mean = cosine_schedule()[times].reshape(-1, 1, 1, 1).float()
+    unet = make_network(settings, SHAPE, 3)
+    noisy = mean.sqrt() * images / 2 + (1 - mean).sqrt() * noise
+    loss = (unet(noisy, times, class_labels=labels).sample - noise).square().mean()
+    loss.backward()
+    found = {name: w.grad for name, w in unet.named_parameters()}
+    norm = sum(float(g.square().sum()) for g in found.values()) ** 0.5
+    return {name: g / max(1, norm) for name, g in found.items()}, loss.item()
+
+
 def test_one_step_by_hand(job):
-    """AdamW's first step is η·sign(g), after the weights have decayed by 1 - 0.01·η."""
+    """AdamW's first step is η·g/(|g| + 10⁻⁸), after weights, not embeddings, decay by 1 - 0.01·η.
+
+    That is η·sign(g) but where the gradient is about 0.
+    """
     settings = job(generator_batch_size=8, generator_learning_rate=0.004)
     before, after, loss = train(settings, [0, 1, 2, 0])
+    g, expected_loss = gradients(settings, [0, 1, 2, 0])
     eta = step_size(settings, 1)
     for name, old in before.items():
         decayed = old if name == EMBEDDING else old * (1 - 0.01 * eta)
-        step = (decayed - after[name]).abs()
-        assert (step <= eta * 1.001 + 1e-7).all()
-    assert (before["conv_in.weight"] != after["conv_in.weight"]).any()
-    # The network begins with noise of its own: it cannot know ε, whose variance is 1.
-    assert 0.3 < loss < 3
+        clear = g[name].abs() > 1e-6  # elsewhere the last bits of g decide
+        step = eta * g[name] / (g[name].abs() + 1e-8)
+        assert torch.allclose(after[name][clear], (decayed - step)[clear], rtol=0, atol=1e-3 * eta)
+        assert ((after[name] - decayed).abs() <= 1.001 * eta).all()
+    assert loss == pytest.approx(expected_loss, rel=1e-5)
+    assert sum(int((g[name].abs() > 1e-6).sum()) for name in g) > 1000
+
+
+class Small(torch.nn.Module):
+    """Just enough of a network for an optimizer: labels' rows, and something else."""
+
+    def __init__(self):
+        super().__init__()
+        rng = torch.Generator().manual_seed(1)
+        self.class_embedding = torch.nn.Embedding.from_pretrained(
+            torch.randn(3, 4, generator=rng), freeze=False
+        )
+        self.layer = torch.nn.Parameter(torch.randn(5, 7, generator=rng))
+
+    def take(self, rng, optimizer):
+        """Take a step with gradients of any size; the last row has none."""
+        for w in self.parameters():
+            w.grad = torch.randn(w.shape, generator=rng) * 10 ** torch.randn((), generator=rng)
+        self.class_embedding.weight.grad[-1] = 0
+        optimizer.step()
+
+
+def test_the_fused_optimizer_is_the_plain_one():
+    fused, plain = Small(), Small()
+    asked = _optimizer(fused, 0.01)
+    rows = {"params": [plain.class_embedding.weight], "weight_decay": 0.0}
+    groups = [{"params": [plain.layer]}, rows]
+    optimizer = torch.optim.AdamW(groups, lr=0.01, fused=False, foreach=False)
+    assert [group["fused"] for group in asked.param_groups] == [True, True]
+    first, second = (torch.Generator().manual_seed(2) for _ in range(2))
+    for _ in range(30):
+        fused.take(first, asked)
+        plain.take(second, optimizer)
+        for one, other in zip(fused.parameters(), plain.parameters(), strict=True):
+            assert torch.allclose(one, other, rtol=1e-6, atol=1e-7)
+    assert torch.equal(fused.class_embedding.weight[-1], Small().class_embedding.weight[-1])
+    assert not torch.allclose(fused.layer, Small().layer, atol=0.01)
 
 
 def test_the_same_stream_gives_the_same_bits(job):

@@ -11,6 +11,9 @@ from fedeas_app.generators.federated.options import (
     require_trainable,
     step_size,
 )
+from fedeas_app.generators.sampling import Recipe, make_sampler
+from fedeas_app.generators.schedulers import TooManyStepsError
+from fedeas_app.generators.trainer import make_noise_scheduler
 
 
 def test_the_strategy_of_the_classifier_is_not_that_of_the_generator(configure):
@@ -34,11 +37,32 @@ def test_the_strategy_of_the_classifier_is_not_that_of_the_generator(configure):
         ({"guidance_scale": 2.0}, r"guidance-scale is 2, .* generator-label-dropout above 0"),
         ({"generator_classes": "a,b"}, "generator-classes is for pretrained pipelines"),
         ({"sampler": "own"}, "sampler 'own' is for pretrained pipelines"),
+        ({"sampler_steps": 2000}, "sampler-steps is 2000, .* at most 995 is allowed"),
+        ({"sampler": "ddim", "sampler_steps": 1001}, "at most 1000 is allowed"),
+        ({"generator_revision": "a" * 40}, "generator-revision is set, .* leave it empty"),
+        (
+            {"generator_max_copies": 0.0, "generator_checked": 0},
+            "generator-max-copies is 0, .* set generator-checked above 0",
+        ),
     ],
 )
 def test_what_it_cannot_do_is_refused_before_anything_starts(configure, keys, words):
     with pytest.raises(UserError, match=words):
         configure(**{"generator": "federated"} | keys)
+
+
+@pytest.mark.parametrize(("sampler", "most"), [("ddpm", 1000), ("dpm-solver++", 995)])
+def test_as_many_steps_are_allowed_as_can_be_made(configure, sampler, most):
+    assert configure(generator="federated", sampler=sampler, sampler_steps=most)
+    with pytest.raises(UserError, match="sampler-steps"):
+        configure(generator="federated", sampler=sampler, sampler_steps=most + 1)
+    make_sampler(make_noise_scheduler().config, Recipe(sampler, most))
+    with pytest.raises((TooManyStepsError, ValueError)):
+        make_sampler(make_noise_scheduler().config, Recipe(sampler, most + 1))
+
+
+def test_other_generators_say_themselves_how_many_steps_they_take(configure):
+    assert configure(sampler_steps=2000).sampler_steps == 2000
 
 
 def test_guidance_needs_dropped_labels(configure):

@@ -1,6 +1,7 @@
 """Runs that train their generator first: real clients and server in one process."""
 
 import json
+import logging
 import re
 from collections import Counter
 
@@ -14,8 +15,11 @@ from safetensors.torch import load_file
 import server_app
 from fedeas_app.errors import UserError
 from fedeas_app.generators import open_generator
+from fedeas_app.generators.federated.journal import Journal, begun
 from fedeas_app.generators.sampling import NotFiniteError
+from fedeas_app.privacy.accounting import epsilon_of
 from fedeas_app.settings import Settings
+from fedeas_app.strategies.report import RoundReport
 
 WEIGHTS = "generator/unet/diffusion_pytorch_model.safetensors"
 
@@ -59,7 +63,7 @@ def test_the_clients_train_it_and_then_use_it(whole):
     run = start(settings, grid=grid)
     asked = Counter(msg.metadata.message_type for msg in grid.requests)
     assert asked == {
-        "query.outlook": 3, "train.generator": 9, "query.generator": 3, "query.prepare": 3,
+        "query.presence": 3, "train.generator": 9, "query.generator": 3, "query.prepare": 3,
         "train": 3,
     }  # fmt: skip
     assert [line["round"] for line in lines(run)] == [1, 2, 3]
@@ -216,14 +220,33 @@ def test_a_digest_that_was_promised_is_held_against_it(job):
     start(job("second", generator_rounds=1, generator_digest=digest))
 
 
-def test_copies_stop_the_run_where_the_configuration_says_so(job, monkeypatch):
+@pytest.fixture
+def _half_are_copies(monkeypatch):
     monkeypatch.setattr(
         "fedeas_app.generators.federated.copies.copies_among", lambda made, own: len(made) // 2
     )
+
+
+@pytest.mark.usefixtures("_half_are_copies")
+def test_copies_stop_the_run_where_the_configuration_says_so(job):
     keys = {"generator_rounds": 1, "generator_checked": 8}
-    start(job("allowed", **keys, generator_max_copies=0.5))
-    with pytest.raises(UserError, match=r"^12 of 24 images .* generator-max-copies is 0\.4;"):
+    run = start(job("allowed", **keys, generator_max_copies=0.5))
+    generator = run.with_name("run") / "generator"
+    words = rf"^12 of 24 images .* generator-max-copies is 0\.4;.* --set generator={generator}\.$"
+    with pytest.raises(UserError, match=words):
         start(job(**keys, generator_max_copies=0.4))
+
+
+@pytest.mark.usefixtures("_half_are_copies")
+def test_copies_may_be_allowed_when_they_were_found(job):
+    keys = {"generator_rounds": 1, "generator_checked": 8}
+    with pytest.raises(UserError, match="resume with a larger generator-max-copies"):
+        start(job(**keys, generator_max_copies=0.4))
+    settings = job(**keys, generator_max_copies=0.5, resume=True)
+    grid = FakeGrid(settings, 3)
+    run = start(settings, grid=grid)
+    assert "train.generator" not in {msg.metadata.message_type for msg in grid.requests}
+    assert read(run, "summary.json")["status"] == "completed"
 
 
 def test_an_answer_that_makes_no_sense_is_refused(job):
@@ -247,6 +270,52 @@ def test_its_updates_get_noise_as_the_classifiers_do_and_are_counted(whole, job,
     assert ledger["releases"] == {"0": 2, "1": 2, "2": 2}
     assert (ledger["clip-norm"], ledger["generator-clip-norm"]) == (0.5, 2.0)
     assert not same_weights(private, plain)
+
+
+def foretold(caplog):
+    """Return what the log has said by now of what the run will cost."""
+    return [text for text in caplog.messages if text.startswith("Privacy (")]
+
+
+def test_alone_it_says_what_it_will_cost_before_it_asks_anybody(job, caplog):
+    """The classifier's rule and limit, which privacy would refuse, are not used then."""
+    seen = []
+
+    def tamper(partition, request, reply):
+        if request.metadata.message_type == "train.generator":
+            seen.append(foretold(caplog))
+        return reply
+
+    keys = {"privacy": "central", "generator_clip_norm": 2.0, "noise_multiplier": 1e-3}
+    settings = job(**keys, generator_rounds=2, strategy="fedoui", clip_norm="off")
+    with caplog.at_level(logging.INFO, logger="flwr"):
+        run = start(settings, tamper)
+    one, both = epsilon_of(1, 1e-3, 1e-5), epsilon_of(2, 1e-3, 1e-5)
+    text = f"ε = {one:.2f} a round, {both:.2f} for who takes part in 2 rounds, at δ = 1e-05."
+    assert [text in line for line in seen[0]] == [True]
+    assert foretold(caplog) == seen[0]
+    told = read(run, "summary.json")["privacy"]
+    assert (told["generator-clip-norm"], told["epsilon"]) == (2.0, pytest.approx(both))
+
+
+def test_what_a_finished_one_has_told_must_be_known_to_go_on(whole, caplog):
+    keys = {
+        "privacy": "central", "strategy": "fedavg", "clip_norm": 1.0, "generator_clip_norm": 2.0,
+        "generator_rounds": 1, "rounds": 2, "noise_multiplier": 1e-3,
+    }  # fmt: skip
+    with caplog.at_level(logging.INFO, logger="flwr"):
+        broken = broken_off(whole(**keys), 1, kind="train")
+    assert [re.findall(r"in (\d+) rounds", line) for line in foretold(caplog)] == [["3"], ["3"]]
+    (broken / "privacy.json").unlink()
+    with pytest.raises(UserError, match=r"privacy\.json cannot be read .*; begin a new run\.$"):
+        start(whole(**keys, resume=True))
+
+
+def test_a_generator_from_elsewhere_has_told_nothing_here(tmp_path):
+    (tmp_path / "generator").mkdir()
+    assert not begun(tmp_path)
+    Journal(tmp_path, 0).add(1, RoundReport((), {}))
+    assert begun(tmp_path)
 
 
 def test_its_updates_have_a_limit_of_their_own(job):
@@ -324,7 +393,7 @@ def test_too_few_that_can_take_it_end_the_run(whole):
 
 
 TOLD = {
-    "query.outlook": {"partition-id", "num-examples", "synthetic", "skew"},
+    "query.presence": {"partition-id", "num-examples"},
     "train.generator": {"partition-id", "num-examples", "oui", "loss"},
     "query.generator": {"partition-id", "checked", "copies"},
 }

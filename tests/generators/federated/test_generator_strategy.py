@@ -2,14 +2,17 @@
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord
+from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedeas_app.client import Order
+from fedeas_app.errors import UserError
 from fedeas_app.generators.federated.local import EMBEDDING
 from fedeas_app.generators.federated.options import for_rounds
 from fedeas_app.generators.federated.strategy import averaged_over_movers, make_strategy
-from fedeas_app.preparation import Plan
+from fedeas_app.generators.federated.transfer import NETWORK, returned
+from fedeas_app.preparation import ClientPlan, Plan
 from fedeas_app.strategies.registry import STRATEGIES
 from fedeas_app.strategies.updates import Updates
 
@@ -59,3 +62,61 @@ def test_it_is_the_rule_that_was_named(configure, rule):
     settings = for_rounds(configure(generator="federated", generator_strategy=rule))
     strategy = make_strategy(settings, Plan(0.0, (), {0: 1}, {}), [])
     assert isinstance(strategy, STRATEGIES[rule])
+
+
+def test_rounds_that_ask_too_few_name_their_own_key(configure):
+    keys = {"generator": "federated", "generator_fraction": 0.3, "min_replies": 2}
+    with pytest.raises(UserError, match=r"only 1 client is .* or generator-fraction higher"):
+        make_strategy(for_rounds(configure(**keys)), Plan(0.0, (), {0: 1, 1: 2, 2: 3}, {}), [])
+
+
+class Walkers:
+    """Clients of one image each that move every weight by a step of their own."""
+
+    def __init__(self, *steps):
+        self.steps = steps
+        people = tuple(ClientPlan(k, 1, 0, 0, 0.0, 0.0, 0.0) for k in range(len(steps)))
+        self.plan = Plan(0.0, people, {k: 100 + k for k in range(len(steps))}, {})
+        self.plan.orders |= dict.fromkeys(self.plan.nodes, Order())
+
+    def send_and_receive(self, requests, *, timeout):
+        for number, request in enumerate(requests):
+            request.metadata.__dict__["_message_id"] = f"id-{number}"
+            yield self.reply(request.metadata.dst_node_id - 100, request)
+
+    def reply(self, k, request):
+        received = request.content["arrays"]
+        w = Array(received[NETWORK].numpy().astype(np.float32) + np.float32(self.steps[k]))
+        answer = {"partition-id": k, "num-examples": 1, "oui": 0.0, "loss": 1.0}
+        content = {
+            "arrays": returned(ArrayRecord({NETWORK: w}), received),
+            "metrics": MetricRecord(answer),
+        }
+        return Message(RecordDict(content), reply_to=request)
+
+
+@pytest.mark.parametrize("step", [2**-10, 2**-13])
+def test_at_half_precision_a_mean_step_below_its_rounding_still_counts(configure, step):
+    """Around 1, float16 knows steps of 2^-10: three of ten clients move it by less than half."""
+    settings = configure(generator="federated", generator_transfer="float16")
+    walkers = Walkers(*[step] * 3, *[0.0] * 7)
+    strategy = make_strategy(for_rounds(settings), walkers.plan, ["w"])
+    arrays = ArrayRecord({"w": Array(np.ones(4, np.float32))})
+    for number in range(1, 21):
+        arrays, _ = strategy.train(walkers, number, arrays)
+    assert arrays["w"].dtype == "float32"
+    assert arrays["w"].numpy() == pytest.approx(1 + 20 * 0.3 * step, abs=20 * 2**-23)
+
+
+def test_at_half_precision_noise_comes_before_any_rounding(configure, monkeypatch):
+    """z·C/m is 2^-14 here, a sixteenth of what float16 knows around 1."""
+    monkeypatch.setattr("fedeas_app.privacy.noise.source", lambda settings, *purpose: np.ones)
+    settings = configure(
+        generator="federated", generator_transfer="float16", privacy="central", strategy="fedavg",
+        clip_norm=1.0, generator_clip_norm=4.0, noise_multiplier=2**-14,
+    )  # fmt: skip
+    walkers = Walkers(*[2**-10] * 3, 0.0)
+    strategy = make_strategy(for_rounds(settings), walkers.plan, ["w"])
+    start = ArrayRecord({"w": Array(np.ones(4, np.float32))})
+    arrays, _ = strategy.train(walkers, 1, start)
+    assert arrays["w"].numpy() == pytest.approx(1 + 0.75 * 2**-10 + 2**-14, abs=2**-23)
