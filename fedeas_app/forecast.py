@@ -123,7 +123,7 @@ def read_counts(path: Path) -> Counts:
         header = rows[0][1]
         first = 1 if len(header) > 2 and header[0].strip().lower() in _NAME_COLUMNS else 0
         rows = [(line, row[first:]) for line, row in rows[1:]]
-    if not rows:
+    if not rows or not rows[0][1]:  # nothing below a header, or no more than a name
         raise UserError(f"The counts table {path} holds no client; write a row of counts for each.")
     return np.array([_parse(path, line, row, len(rows[0][1])) for line, row in rows], np.int64)
 

@@ -161,6 +161,7 @@ BAD = {
     "huge": (f"1,2\n{'9' * 30},4\n", "is not a count"),
     "huge cell": (f"1,2\n{'9' * 200_000},4\n", "cannot be read"),
     "semicolons": ("1;2\n3;4\n", "'3;4' is not a count"),
+    "a name without counts": ("client,cat,dog\n0\n", "holds no client"),
     "not text": (b"\xff\xfe1\x00,\x002\x00", "cannot be read"),
 }
 
