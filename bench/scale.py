@@ -40,7 +40,8 @@ def rows(
     for cohort in cohorts:
         with tempfile.TemporaryDirectory(prefix="fedeas-bench-") as place:
             keys = {
-                "dataset": dataset, "partitioner": "iid", "num-clients": registered,
+                "dataset": dataset, "partitioner": "iid", "min-partition-size": 1,
+                "num-clients": registered,
                 "fraction-train": cohort / registered, "rounds": rounds, "strategy": "fedavg",
                 "policy": "none", "device": "cpu", "output-dir": place, "run-name": "run",
             }  # fmt: skip
