@@ -530,11 +530,6 @@ class Settings(BaseModel):
                     f"trained; set generator to {FEDERATED!r}"
                 )
             return self
-        if self.generator_transfer != "float32" and self.generator_strategy in _STEPPING:
-            raise ValueError(
-                f"generator-transfer is {self.generator_transfer!r}, but the server steps of "
-                f"generator-strategy {self.generator_strategy!r} need more; set it to 'float32'"
-            )
         if self.guidance_scale not in (0, 1) and not self.generator_label_dropout:
             raise ValueError(
                 f"guidance-scale is {self.guidance_scale:g}, which needs a generator trained with "

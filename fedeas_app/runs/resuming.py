@@ -40,10 +40,38 @@ def require_resumable(directory: Path, settings: Settings) -> dict[str, Any]:
             f"{directory} holds no run that could go on; name the directory of an interrupted one, "
             "or leave resume out."
         )
-    if summary.get("status") == "completed":
+    if is_completed(directory):
         raise UserError(f"The run in {directory} is completed; there is nothing left to resume.")
-    _require_same(directory, Settings.parse(read_toml(directory / "config.toml")), settings)
+    require_same(directory, settings)
     return summary
+
+
+def is_completed(directory: Path) -> bool:
+    """Tell whether a run has come to its end.
+
+    Raises
+    ------
+    UserError
+        Its summary is damaged.
+    """
+    return bool(_read_json(directory / "summary.json").get("status") == "completed")
+
+
+def require_same(directory: Path, now: Settings) -> None:
+    """Refuse settings that would make another run of the one in a directory.
+
+    Raises
+    ------
+    UserError
+        A key is another that a run may not go on with.
+    """
+    old, new = Settings.parse(read_toml(directory / "config.toml")).to_flat(), now.to_flat()
+    for key in old.keys() - _CHANGEABLE:
+        if new[key] not in (old[key], AUTO):
+            raise UserError(
+                f"{key} is {new[key]!r}, but the run in {directory} was begun with {old[key]!r}; "
+                "leave it as it was, or start a new run."
+            )
 
 
 def lock(directory: Path) -> FileLock:
@@ -124,13 +152,3 @@ def _read_json(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise UserError(f"{path} cannot be read: it holds no table.")
     return content
-
-
-def _require_same(directory: Path, before: Settings, now: Settings) -> None:
-    old, new = before.to_flat(), now.to_flat()
-    for key in old.keys() - _CHANGEABLE:
-        if new[key] not in (old[key], AUTO):
-            raise UserError(
-                f"{key} is {new[key]!r}, but the run in {directory} was begun with {old[key]!r}; "
-                "leave it as it was, or start a new run."
-            )

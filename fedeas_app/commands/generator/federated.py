@@ -16,7 +16,7 @@ from fedeas_app.commands.launcher import interruptible
 from fedeas_app.errors import UserError
 from fedeas_app.forecast import Forecast
 from fedeas_app.runs.following import Following
-from fedeas_app.runs.resuming import require_resumable
+from fedeas_app.runs.resuming import is_completed, require_same
 from fedeas_app.settings import FEDERATED, Settings
 
 _INTERRUPTED = 130  # exit status: 128 and the number of SIGINT
@@ -61,7 +61,8 @@ def train_federatedly(
     settings = _taken_up(load_settings(config, values), workshop_of(target))
     expected = _checked(settings)
     with workshop(target, RUN) as place:
-        _run(settings, expected)
+        if not is_completed(place / RUN):  # or its process ended before it was put in its place
+            _run(settings, expected)
         (place / RUN / GENERATOR).rename(target)
 
 
@@ -80,7 +81,7 @@ def _taken_up(settings: Settings, place: Path) -> Settings:
     settings = Settings.parse(settings.to_flat() | own)
     if resume:
         try:
-            require_resumable(place / RUN, settings)
+            require_same(place / RUN, settings)
         except UserError as error:
             raise UserError(f"{error} To begin anew, remove {place}.") from None
     return settings

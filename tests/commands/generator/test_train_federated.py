@@ -83,6 +83,28 @@ def test_the_same_command_goes_on(train, simulated, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
+@pytest.fixture
+def not_put_in_place(broken_off):
+    """One that was completed, and ended before its generator was moved to the target."""
+    (broken_off / "run" / "summary.json").write_text('{"status": "completed"}')
+    return broken_off
+
+
+@pytest.mark.usefixtures("not_put_in_place")
+def test_a_generator_that_is_finished_is_not_trained_again(train, simulated, tmp_path):
+    assert train(tmp_path / "a").exit_code == 0
+    assert len(simulated) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+    assert (tmp_path / "a" / "card.json").is_file()
+
+
+@pytest.mark.usefixtures("not_put_in_place")
+def test_another_one_that_is_finished_is_not_taken_for_it(train, tmp_path):
+    result = train(tmp_path / "a", "--batch-size", 32)
+    assert result.exit_code == 1
+    assert "generator-batch-size is 32, but the run in" in result.stderr
+
+
 def test_another_command_is_refused_before_anything_starts(train, simulated, broken_off, tmp_path):
     result = train(tmp_path / "a", "--batch-size", 32)
     assert result.exit_code == 1

@@ -108,6 +108,21 @@ def test_at_half_precision_a_mean_step_below_its_rounding_still_counts(configure
     assert arrays["w"].numpy() == pytest.approx(1 + 20 * 0.3 * step, abs=20 * 2**-23)
 
 
+def test_at_half_precision_the_servers_momentum_grows_as_it_should(configure):
+    """m_r = 0.5·m + Δ: after r rounds w has moved by Σ_i 2Δ(1 − 2^−i) = 2Δ(r − 1 + 2^−r)."""
+    settings = configure(
+        generator="federated", generator_transfer="float16", generator_strategy="fedavgm",
+        server_momentum=0.5, server_learning_rate=1.0,
+    )  # fmt: skip
+    walkers, step, last = Walkers(2**-13), 2**-13, 8
+    strategy = make_strategy(for_rounds(settings), walkers.plan, ["w"])
+    arrays = ArrayRecord({"w": Array(np.ones(4, np.float32))})
+    for number in range(1, last + 1):
+        arrays, _ = strategy.train(walkers, number, arrays)
+    moved = 2 * step * (last - 1 + 2**-last)
+    assert arrays["w"].numpy() == pytest.approx(1 + moved, abs=last * 2**-23)
+
+
 def test_at_half_precision_noise_comes_before_any_rounding(configure, monkeypatch):
     """z·C/m is 2^-14 here, a sixteenth of what float16 knows around 1."""
     monkeypatch.setattr("fedeas_app.privacy.noise.source", lambda settings, *purpose: np.ones)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord
 
-from fedeas_app.errors import UserError
 from fedeas_app.generators.federated.transfer import (
     NETWORK,
     joined,
@@ -67,11 +66,6 @@ def test_what_did_not_move_stays_to_the_bit():
     arrays = record(0.1, -7.7)
     sent = rounded(arrays, "float16")
     assert moved(arrays, sent, sent)["w"].numpy().tolist() == arrays["w"].numpy().tolist()
-
-
-def test_server_steps_need_more(configure):
-    with pytest.raises(UserError, match="the server steps of generator-strategy 'fedadam'"):
-        configure(generator="federated", generator_transfer="float16", generator_strategy="fedadam")
 
 
 SHAPES = {"a": (2, 3), "scalar": (), "b": (4,), "none": (0, 2)}  # 11 numbers
