@@ -83,6 +83,11 @@ class Settings(BaseModel):
         "SuperNode its `data-path`",
     )
     dataset_revision: str = Field("", description="hub branch, tag or commit; empty: the newest")
+    dataset_subset: str = Field(
+        "",
+        description="name of one of the subsets (configurations) of a hub dataset or a folder of "
+        "parquet files; empty: the only one, or its default",
+    )
     image_column: str = Field("", description="column of the images; empty: found by itself")
     label_column: str = Field("", description="column of the labels; empty: found by itself")
     classes: str = Field(
@@ -104,14 +109,18 @@ class Settings(BaseModel):
 
     # Clients
     num_clients: Annotated[int, Field(ge=1, le=1_000_000)] | Literal["auto"] = Field(
-        AUTO, description="number of clients; `auto`: as many as SuperNodes are connected"
+        AUTO,
+        description="number of clients; `auto`: all SuperNodes that are connected, or 10 where "
+        "`fedeas run` simulates",
     )
     partitioner: Literal["dirichlet", "iid", "classes"] = Field(
         "dirichlet", description="how labels are spread over clients in simulation"
     )
     alpha: Positive = Field(0.1, description="Dirichlet concentration; smaller is more skewed")
     classes_per_client: Count = Field(2, description='for `partitioner = "classes"`')
-    min_partition_size: CountOrAll = Field(10, description="every client holds at least this many")
+    min_partition_size: CountOrAll = Field(
+        10, description="every simulated client holds at least this many images"
+    )
     noisy_fraction: Share = Field(0.0, description="share of the clients with noisy labels")
     noise_rate: Share = Field(0.4, description="share of a noisy client's labels that are wrong")
     rare_fraction: Share = Field(0.0, description="share of the clients that hold few images")
@@ -136,7 +145,7 @@ class Settings(BaseModel):
         "fedavgm", "fedadam", "fedyogi", "fedmedian", "fedtrimmedavg", "krum", "multikrum",
     ] = Field("fedoui", description="how clients train and how updates are weighed")  # fmt: skip
     weight_by: Literal["real", "total"] = Field(
-        "real", description="n_k: real images, or real and synthetic"
+        "real", description="n_k counts real images, or real and synthetic ones"
     )
     proximal_mu: NotNegative | Literal["auto"] = Field(
         AUTO, description="μ of FedProx's term; `auto`: 0.01 with `fedprox`, else 0 (none)"
@@ -149,9 +158,11 @@ class Settings(BaseModel):
     )
     moon_mu: Positive = Field(5.0, description="μ, the strength of MOON's contrastive term")
     moon_temperature: Positive = Field(0.5, description="τ of MOON's contrastive term")
-    align_epsilon: Positive = Field(1e-3, description="ε of the agreement weights")
+    align_epsilon: Positive = Field(1e-3, description="ε of FedAlign's weights")
     server_learning_rate: Positive | Literal["auto"] = Field(
-        AUTO, description="the server's step; `auto`: 1 with `fedavgm`, else 0.01"
+        AUTO,
+        description="step size of `fedavgm`, `fedadam` and `fedyogi` at the server; `auto`: 1 with "
+        "`fedavgm`, else 0.01",
     )
     server_momentum: Decay = Field(
         0.9, description="momentum of `fedavgm`, β₁ of `fedadam` and `fedyogi`"
@@ -168,7 +179,7 @@ class Settings(BaseModel):
         0, description="how many updates `multikrum` averages; 0: n − f − 2 of a round's n"
     )
     oui_probe_size: Annotated[int, Field(ge=2, le=65_536)] = Field(
-        32, description="B, the probe batch"
+        32, description="B, the images of the probe batch"
     )
     oui_epsilon: Positive = Field(1e-3, description="ε of the OUI-Beta weights")
     oui_rho: NotNegative = Field(1.0, description="ρ, the exponent of n_k")
@@ -187,7 +198,9 @@ class Settings(BaseModel):
         1.0, description="no client has a larger share of a round; 1: no limit"
     )
     clip_norm: Positive | Literal["off", "median"] = Field(
-        OFF, description="largest norm of an update; `median`: that of the round's norms"
+        OFF,
+        description="largest norm of an update; `median`: the median of the round's norms; `off`: "
+        "no limit",
     )
     privacy: Literal["none", "central", "local"] = Field(
         "none", description="who adds noise for differential privacy: nobody, the server, clients"
@@ -232,7 +245,8 @@ class Settings(BaseModel):
         "",
         pattern=r"^([0-9a-f]{64})?$",
         json_schema_extra={"allowed": "a SHA-256 of 64 hexadecimal digits"},
-        description="what all clients' generators must be; empty: the server's, or else the same",
+        description="the digest that every generator must have; empty: the server's, or where it "
+        "has none, the same at all clients",
     )
     generator_classes: str = Field(
         "", description="what a pretrained pipeline calls our classes, with commas; empty: the same"
@@ -302,10 +316,10 @@ class Settings(BaseModel):
         10, description="rounds between pictures of what it draws; 0: none"
     )
     generator_checked: CountOrAll = Field(
-        32, description="of its images, how many each client holds against its own; 0: none"
+        32, description="its images that each client compares with its own; 0: none"
     )
     generator_max_copies: Share = Field(
-        1.0, description="largest share of copies among them; above it the run fails"
+        1.0, description="largest share of them that may be copies; above it the run fails"
     )
     generator_only: bool = Field(False, description="end when the generator is trained")
 
@@ -406,6 +420,11 @@ class Settings(BaseModel):
             raise ValueError(
                 f"dataset is {OWN!r}, so that the server cannot look at the images; set "
                 f"{' and '.join(missing)}"
+            )
+        if self.dataset_subset:
+            raise ValueError(
+                f"dataset-subset is {self.dataset_subset!r}, but with dataset {OWN!r} each "
+                "SuperNode's data-path names the folder of one subset; leave it empty"
             )
         without_test = () if self.test_dataset else ("test_samples",)
         if idle := [kebab(key) for key in (*_SHARED, *without_test) if getattr(self, key)]:
@@ -598,8 +617,13 @@ class Settings(BaseModel):
         return self.model_dump(by_alias=True)
 
     def reading(self, dataset: str) -> "Settings":
-        """Return the settings for reading all of another dataset in the same manner."""
+        """Return the settings for reading all of another dataset in the same manner.
+
+        The subset is of this dataset alone, so that it is kept only where the other is the same.
+        """
         changes = {"dataset": dataset, "dataset-revision": "", "test-dataset": ""}
+        if dataset != self.dataset:
+            changes["dataset-subset"] = ""
         return Settings.parse(self.to_flat() | changes | {"train-samples": 0})
 
     @property
@@ -607,6 +631,11 @@ class Settings(BaseModel):
         """Whether a run begins with the training of its generator."""
         wanted = self.policy != "none" or self.generator_only
         return self.generator == FEDERATED and wanted
+
+    @property
+    def subset_note(self) -> str:
+        """What follows a dataset's name, for people, where one subset of it is used."""
+        return f" ({self.dataset_subset})" if self.dataset_subset else ""
 
     @property
     def class_list(self) -> tuple[str, ...]:

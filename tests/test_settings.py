@@ -424,6 +424,7 @@ def test_own_data_are_described_without_being_seen():
         ({"classes": "a"}, "classes is 'a'; at least two different names"),
         ({"classes": "a,a"}, "classes is 'a,a'; at least two different names"),
         ({"classes": "a,,b"}, "classes is 'a,,b'; at least two different names"),
+        ({"dataset-subset": "x"}, "data-path names the folder of one subset; leave it empty"),
         ({"dataset": "digits", "test-dataset": "/x"}, "the dataset 'digits' has a test set of its"),
     ],
 )
@@ -442,3 +443,9 @@ def test_another_dataset_is_read_in_the_same_manner():
     other = settings.reading("/y")
     assert (other.dataset, other.test_dataset, other.train_samples) == ("/y", "", 0)
     assert (other.class_list, other.own_shape, other.seed) == (("a", "b"), (8, 8, 3), 3)
+
+
+def test_the_subset_is_kept_for_the_same_dataset_alone():
+    settings = Settings.parse({"dataset": "/x", "dataset-subset": "blood"})
+    assert settings.reading("/x").dataset_subset == "blood"
+    assert settings.reading("/y").dataset_subset == ""

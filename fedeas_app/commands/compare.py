@@ -77,7 +77,8 @@ _OutOption = Annotated[
     typer.Option(
         "--out",
         metavar="DIR",
-        help="Where the comparison is kept; needed without GRID, else named after it.",
+        help="Where the comparison is kept. Needed without GRID; with a file, the default is the "
+        "file's name in output-dir.",
     ),
 ]
 

@@ -15,11 +15,16 @@ from fedeas_app.settings import Settings, allowed, read_toml
 DEFAULT_CLIENTS = 10
 
 ConfigArgument = Annotated[
-    Path | None, typer.Argument(help="A TOML file, or the name of a preset such as cifar10.")
+    Path | None,
+    typer.Argument(
+        help="A TOML file, or the name of a preset such as cifar10; left out: the digits job."
+    ),
 ]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Override one key; may be repeated."),
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Set one key of `fedeas keys`; may be repeated."
+    ),
 ]
 _PLACES = ("cache-dir", "output-dir")
 

@@ -28,10 +28,14 @@ def plan(
     config: ConfigArgument = None,
     overrides: SetOption = None,
     counts: Annotated[
-        Path | None, typer.Option(help="A CSV file of counts instead of a dataset: a row a client.")
+        Path | None,
+        typer.Option(
+            help="A CSV file of counts instead of a dataset: a row for each client, a column for "
+            "each class."
+        ),
     ] = None,
     data_path: Annotated[
-        Path | None, typer.Option(help='With dataset = "own": the images of this site.')
+        Path | None, typer.Option(help='With dataset = "own": where the images of this site are.')
     ] = None,
     beta: Annotated[str | None, typer.Option(help="β, a number or `auto`.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,

@@ -47,7 +47,9 @@ def run(
     ] = None,
     resume: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Go on with an interrupted run from its last checkpoint."),
+        typer.Option(
+            metavar="DIR", help="Go on with the interrupted run in DIR from its last checkpoint."
+        ),
     ] = None,
 ) -> None:
     """Run a configuration in simulation, or on a SuperLink, and leave a record of it."""

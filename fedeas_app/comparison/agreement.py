@@ -9,8 +9,8 @@ from fedeas_app.runs.reading import Run
 from fedeas_app.settings import FEDERATED, Value
 
 _IMAGES: Final = (
-    "dataset", "dataset-revision", "image-column", "label-column", "classes", "image-size",
-    "image-channels",
+    "dataset", "dataset-revision", "dataset-subset", "image-column", "label-column", "classes",
+    "image-size", "image-channels",
 )  # fmt: skip
 _DATA: Final = (*_IMAGES, "train-samples", "test-samples", "test-dataset", "seed")
 _CLIENTS: Final = (

@@ -1,6 +1,7 @@
 """Datasets in the format of the Hugging Face hub: there, or as parquet files on this machine."""
 
 import logging
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 _ROWS_AT_A_TIME = 32  # encoded photographs can be megabytes each
+# How the dataset library says that no subset was named, or one that there is not.
+_SUBSETS = re.compile(
+    r"(?:Config name is missing\.\s+Please pick one among the available configs"
+    r"|BuilderConfig .* not found\. Available): \[(.*)\]"
+)
 
 
 def load_hub(settings: Settings) -> dict[str, "Dataset"]:
@@ -28,7 +34,7 @@ def load_hub(settings: Settings) -> dict[str, "Dataset"]:
     Raises
     ------
     UserError
-        The hub cannot be reached, or has no such dataset.
+        The hub cannot be reached, or has no such dataset or subset, or several to choose from.
     """
     from flwr_datasets import FederatedDataset
 
@@ -38,13 +44,15 @@ def load_hub(settings: Settings) -> dict[str, "Dataset"]:
             f"The dataset {name!r} is a hub id, but a file or folder of that name is here, and the "
             f"hub's library would take it; write './{name}' for it, or start elsewhere."
         )
-    revision = {"revision": settings.dataset_revision} if settings.dataset_revision else {}
+    asked = {"revision": settings.dataset_revision, "subset": settings.dataset_subset}
+    chosen = {key: value for key, value in asked.items() if value}
     try:
         # Unshuffled, so that the hub's copy and a local one give the same arrays.
         with _retries_untold():
-            dataset = FederatedDataset(dataset=name, partitioners={}, shuffle=False, **revision)
+            dataset = FederatedDataset(dataset=name, partitioners={}, shuffle=False, **chosen)
             splits = {"train": dataset.load_split("train")}
-    except Exception as error:  # Offline, unknown, private, ambiguous: each its own exception.
+    except Exception as error:  # Offline, unknown, private: each its own exception.
+        _refuse_choice(error, repr(name), settings.dataset_subset)
         raise UserError(
             f"The dataset {name!r} cannot be loaded from the Hugging Face hub "
             f"({_one_line(error)}); check the id, dataset-revision and the network. "
@@ -56,7 +64,7 @@ def load_hub(settings: Settings) -> dict[str, "Dataset"]:
     return splits
 
 
-def load_parquet(root: Path, scratch: Path) -> dict[str, "Dataset"]:
+def load_parquet(root: Path, scratch: Path, subset: str = "") -> dict[str, "Dataset"]:
     """Read a parquet file or a folder of such files, without touching the network.
 
     Not through ``FederatedDataset``, which reports each use to its makers.
@@ -66,11 +74,14 @@ def load_parquet(root: Path, scratch: Path) -> dict[str, "Dataset"]:
     root : Path
     scratch : Path
         Takes the intermediate files; it must live until the images were read.
+    subset : str
+        One of those that the folder's README.md declares; empty: the only one, or its default.
 
     Raises
     ------
     UserError
-        The files cannot be read, or none is for training.
+        The files cannot be read, none is for training, or the README.md has no such subset, or
+        several to choose from.
     """
     import datasets
 
@@ -82,11 +93,13 @@ def load_parquet(root: Path, scratch: Path) -> dict[str, "Dataset"]:
     try:
         with _quiet():
             if root.is_dir():
-                found = dict(datasets.load_dataset(str(root), cache_dir=str(scratch)))
+                name = subset or None
+                found = dict(datasets.load_dataset(str(root), name, cache_dir=str(scratch)))
             else:
                 # load_dataset("parquet", ...) would count the use over the network.
                 found = {"train": datasets.Dataset.from_parquet(str(root), cache_dir=str(scratch))}
     except Exception as error:  # Of pyarrow, of fsspec, of YAML, of datasets.
+        _refuse_choice(error, str(root), subset)
         reason = _one_line(error.__cause__ or error)
         raise UserError(
             f"The dataset {root} cannot be read as parquet ({reason}); repair it, or name the "
@@ -116,6 +129,22 @@ def to_source(splits: dict[str, "Dataset"], settings: Settings) -> Source:
     declared = getattr(features[label], "names", None)
     names = None if declared is None else tuple(declared)
     return Source(tables["train"], tables.get("test"), names)
+
+
+def _refuse_choice(error: Exception, dataset: str, subset: str) -> None:
+    """Say which subsets there are, where the error is of the one asked for."""
+    declared = _SUBSETS.search(str(error))
+    if declared is None:
+        return
+    if subset:
+        raise UserError(
+            f"The dataset {dataset} has no subset {subset!r}, but {declared[1]}; set "
+            "dataset-subset to one that it has."
+        ) from error
+    raise UserError(
+        f"The dataset {dataset} has the subsets {declared[1]}; set dataset-subset to one of them, "
+        "or name a folder that holds one alone, as pool-dataset, test-dataset and data-path must."
+    ) from error
 
 
 def _root(settings: Settings) -> Path:

@@ -36,11 +36,18 @@ class Rows:
 def fingerprint(settings: Settings) -> list[Any]:
     """Return what identifies the content: for local data, each file's name, size and time.
 
+    A subset is added only where one is asked for, so that what has none is found again.
+
     Raises
     ------
     UserError
         The local path does not exist, or the id is not one the hub could have.
     """
+    subset = [settings.dataset_subset] if settings.dataset_subset else []
+    return _whole(settings) + subset
+
+
+def _whole(settings: Settings) -> list[Any]:
     if settings.dataset == DIGITS:
         return [DIGITS]
     if not is_local(settings.dataset):
@@ -109,15 +116,28 @@ def _classes(source: Source, settings: Settings) -> columns.Classes:
 
 def _source(settings: Settings, scratch: Path) -> Source:
     if settings.dataset == DIGITS:
+        _refuse_subset(settings, "the dataset is 'digits'")
         return _digits()
     if not is_local(settings.dataset):
         return to_source(load_hub(settings), settings)
     root = _local_path(settings.dataset)
     if is_idx_folder(root):
+        _refuse_subset(settings, f"{root} is a folder of IDX files")
         return idx_folder(root)
     if _is_image_folder(root):
+        _refuse_subset(settings, f"{root} is a folder without parquet files")
         return image_folder(root)
-    return to_source(load_parquet(root, scratch), settings)
+    if root.is_file():
+        _refuse_subset(settings, f"{root} is one file")
+    return to_source(load_parquet(root, scratch, settings.dataset_subset), settings)
+
+
+def _refuse_subset(settings: Settings, why: str) -> None:
+    if settings.dataset_subset:
+        raise UserError(
+            f"dataset-subset is {settings.dataset_subset!r}, but {why}, and only a hub dataset or "
+            "a folder of parquet files has subsets; leave it empty."
+        )
 
 
 def _is_image_folder(root: Path) -> bool:

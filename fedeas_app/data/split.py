@@ -59,19 +59,19 @@ def load_split(
 ) -> Split:
     """Load the training or test set, decoding it the first time.
 
-    The decoded arrays live in ``cache_path/datasets/<key>``. The key covers the dataset's name and
-    revision, the columns, the class list, the image size and, for local data, the size and
-    modification time of each file, so changed data is decoded anew. A hub dataset without
+    The decoded arrays live in ``cache_path/datasets/<key>``. The key covers the dataset's name,
+    revision and subset, the columns, the class list, the image size and, for local data, the size
+    and modification time of each file, so changed data is decoded anew. A hub dataset without
     ``dataset-revision`` stays at the revision of its first use. Later calls neither import the
-    dataset libraries nor contact anything. A subset is a directory of its own, drawn once for all
-    processes, which would otherwise copy it for every message.
+    dataset libraries nor contact anything. ``train_samples`` of it are a directory of their own,
+    drawn once for all processes, which would otherwise copy them for every message.
 
     Parameters
     ----------
     settings : Settings
-        ``dataset``, ``dataset_revision``, ``image_column``, ``label_column``, ``classes``,
-        ``image_size``, ``image_channels``, ``train_samples``, ``test_samples``, ``seed`` and
-        ``cache_dir`` are used.
+        ``dataset``, ``dataset_revision``, ``dataset_subset``, ``image_column``, ``label_column``,
+        ``classes``, ``image_size``, ``image_channels``, ``train_samples``, ``test_samples``,
+        ``seed`` and ``cache_dir`` are used.
     split : {"train", "test"}
     verify : bool
         Compare the cached pixels with their digest, and decode anew when they differ. It reads
@@ -173,7 +173,7 @@ def _describe(
     np.save(directory / "labels.npy", labels, allow_pickle=False)
     images = np.load(directory / "images.npy", mmap_mode="r", allow_pickle=False)
     meta = {
-        "dataset": settings.dataset,
+        "dataset": settings.dataset + settings.subset_note,
         "split": split,
         "shape": images.shape,
         "class_names": class_names,

@@ -28,9 +28,9 @@ _AFTER = (
 )
 # The keys that decide which client holds which images.
 SHAPING = frozenset({
-    "dataset", "dataset-revision", "train-samples", "num-clients", "partitioner", "alpha",
-    "classes-per-client", "min-partition-size", "noisy-fraction", "noise-rate", "rare-fraction",
-    "rare-cap",
+    "dataset", "dataset-revision", "dataset-subset", "train-samples", "num-clients",
+    "partitioner", "alpha", "classes-per-client", "min-partition-size", "noisy-fraction",
+    "noise-rate", "rare-fraction", "rare-cap",
 })  # fmt: skip
 _NOTHING = "No client's classes are out of balance."
 

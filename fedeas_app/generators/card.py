@@ -47,6 +47,7 @@ class Origin:
     ----------
     dataset : str, optional
         As in the settings, but of a path the last part alone: the rest is this machine's business.
+        The subset follows in parentheses where one was asked for.
     revision : str, optional
         Of a dataset from the hub, where one was asked for.
     """
@@ -59,7 +60,8 @@ class Origin:
         """Return where the dataset of the settings comes from."""
         dataset = settings.dataset
         is_path = dataset.startswith(("/", ".", "~"))  # no other name begins so
-        return cls(Path(dataset).name if is_path else dataset, settings.dataset_revision or None)
+        name = Path(dataset).name if is_path else dataset
+        return cls(name + settings.subset_note, settings.dataset_revision or None)
 
 
 def write_card(directory: Path, card: Card, history: Mapping[str, Any]) -> None:

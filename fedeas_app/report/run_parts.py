@@ -28,9 +28,10 @@ def title(run: Run) -> str:
 
 
 def dataset_name(settings: Settings) -> str:
-    """Return a hub id as it is, and of a path its last part."""
+    """Return a hub id as it is, and of a path its last part; then the subset, if one is used."""
     dataset = settings.dataset
-    return Path(dataset).name if dataset.startswith(("/", "./", "../", "~")) else dataset
+    name = Path(dataset).name if dataset.startswith(("/", "./", "../", "~")) else dataset
+    return name + settings.subset_note
 
 
 def headline(run: Run) -> str:

@@ -134,8 +134,8 @@ def test_only_keys_that_exist_are_spoken_of():
 
 # Keys that can change the numbers of every run; a new key belongs here or has a condition.
 ALWAYS = {
-    "dataset", "dataset-revision", "image-column", "label-column", "classes", "image-size",
-    "image-channels", "train-samples", "test-samples", "test-dataset", "num-clients",
+    "dataset", "dataset-revision", "dataset-subset", "image-column", "label-column", "classes",
+    "image-size", "image-channels", "train-samples", "test-samples", "test-dataset", "num-clients",
     "partitioner", "noisy-fraction", "rare-fraction", "seed", "rounds", "fraction-train",
     "local-epochs", "batch-size", "learning-rate", "momentum", "weight-decay", "augment", "model",
     "strategy", "proximal-mu", "max-client-weight", "clip-norm", "privacy", "policy", "device",

@@ -40,6 +40,22 @@ def features(image=None, label=None):
 
 
 @pytest.fixture
+def collection(tmp_path, pixels, png):
+    """Write a folder of two subsets; return it and the labels and training images of each."""
+    folder, labels = tmp_path / "sets", {"blood": LABELS, "path": [0, 1] * 10}
+    arrays = {name: pixels(len(labels[name]), seed=len(name)) for name in labels}
+    declared = ""
+    for name, wanted in labels.items():
+        (folder / name).mkdir(parents=True)
+        rows = datasets.Dataset.from_dict(table(arrays[name], png, wanted), features())
+        for split in ("train", "test"):
+            rows.to_parquet(folder / name / f"{split}-00000-of-00001.parquet")
+        declared += f"- config_name: {name}\n  data_dir: {name}\n"
+    (folder / "README.md").write_text(f"---\nconfigs:\n{declared}---\nText.\n")
+    return folder, arrays, labels
+
+
+@pytest.fixture
 def no_network(monkeypatch):
     """Even a request whose failure would be swallowed is noticed."""
     asked = []
@@ -118,6 +134,41 @@ def test_readme_decides_the_files_and_the_classes(parquet, settings_of):
     )
     split = load_split(settings_of(folder), "train")
     np.testing.assert_array_equal(split.images, arrays["test"])
+
+
+@pytest.mark.usefixtures("no_network")
+def test_a_subset_of_a_folder_is_read(collection, settings_of):
+    folder, arrays, labels = collection
+    for _ in range(2):  # from the cache, each finds its own again
+        for name in ("blood", "path"):
+            split = load_split(settings_of(folder, dataset_subset=name), "train")
+            np.testing.assert_array_equal(split.images, arrays[name])
+            np.testing.assert_array_equal(split.labels, labels[name])
+
+
+def test_the_folder_of_one_subset_needs_no_name(collection, settings_of):
+    folder, arrays, _ = collection
+    split = load_split(settings_of(folder / "path"), "train")
+    np.testing.assert_array_equal(split.images, arrays["path"])
+
+
+def test_a_default_subset_needs_no_name(collection, settings_of):
+    folder, arrays, _ = collection
+    readme = folder / "README.md"
+    marked = readme.read_text().replace("data_dir: path", "data_dir: path\n  default: true")
+    readme.write_text(marked)
+    split = load_split(settings_of(folder), "train")
+    np.testing.assert_array_equal(split.images, arrays["path"])
+
+
+@pytest.mark.usefixtures("no_network")
+def test_subsets_to_choose_from_are_listed(collection, settings_of):
+    folder, _, _ = collection
+    says(settings_of(folder), rf"The dataset {folder} has the subsets 'blood', 'path'; set "
+         r"dataset-subset to one of them, or name a folder that holds one alone, as pool-dataset, "
+         r"test-dataset and data-path must\.")  # fmt: skip
+    says(settings_of(folder, dataset_subset="bloody"), rf"The dataset {folder} has no subset "
+         r"'bloody', but 'blood', 'path'; set dataset-subset to one that it has\.")  # fmt: skip
 
 
 def test_validation_stands_in_for_test(parquet, settings_of):
@@ -229,6 +280,24 @@ def test_hub_without_test_uses_validation_or_divides(hub, settings_of):
     del fake.splits["valid"]
     assert len(load_split(settings_of("two"), "test").labels) == 6
     assert "revision" not in fake.asked[0]
+
+
+def test_the_subset_goes_to_the_hub(hub, settings_of):
+    fake, arrays = hub
+    split = load_split(settings_of("owner/name", dataset_subset="blood"), "train")
+    np.testing.assert_array_equal(split.images, arrays["train"])
+    expected = {"dataset": "owner/name", "partitioners": {}, "shuffle": False, "subset": "blood"}
+    assert fake.asked == [expected]
+
+
+def test_the_subsets_of_the_hub_are_listed(collection, settings_of, monkeypatch):
+    """The library is asked in earnest, of a folder in the place of the hub."""
+    folder, load = str(collection[0]), datasets.load_dataset
+    monkeypatch.setattr(datasets, "load_dataset", lambda path, name: load(folder, name))
+    says(settings_of("owner/name"), "The dataset 'owner/name' has the subsets 'blood', 'path'; set "
+         r"dataset-subset to one of them, or .*")  # fmt: skip
+    says(settings_of("owner/name", dataset_subset="x"), "The dataset 'owner/name' has no subset "
+         r"'x', but 'blood', 'path'; set dataset-subset to one that it has\.")  # fmt: skip
 
 
 def test_hub_failures_are_one_sentence(hub, settings_of):

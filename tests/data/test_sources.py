@@ -5,6 +5,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 from fedeas_app.data import load_split
+from fedeas_app.data.sources import fingerprint
 from fedeas_app.errors import UserError
 
 
@@ -48,6 +49,42 @@ def test_relative_and_home_paths_are_local(settings_of, tmp_path, monkeypatch):
             load_split(settings_of(dataset), "train")
     with pytest.raises(UserError, match=r"^The dataset '~nobody-here/x' names an unknown home"):
         load_split(settings_of("~nobody-here/x"), "train")
+
+
+@pytest.fixture
+def without_subsets(tmp_path, png, pixels):
+    """Write data of each kind that has no subsets; return their paths."""
+    for folder in ("scans/cat", "idx"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "scans/cat/1.png").write_bytes(png(pixels(1)[0]))
+    for name in ("idx/train-images-idx3-ubyte", "one.parquet"):
+        (tmp_path / name).write_bytes(b"")
+    return {name: str(tmp_path / name) for name in ("scans", "idx", "one.parquet")}
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [("digits", "the dataset is 'digits'"), ("scans", "/scans is a folder without parquet files"),
+     ("idx", "/idx is a folder of IDX files"), ("one.parquet", "/one.parquet is one file")],
+)  # fmt: skip
+def test_a_subset_is_refused_where_there_are_none(settings_of, without_subsets, kind, words):
+    settings = settings_of(without_subsets.get(kind, kind), dataset_subset="blood")
+    with pytest.raises(UserError) as caught:
+        load_split(settings, "train")
+    said = str(caught.value)
+    assert said.startswith("dataset-subset is 'blood', but ")
+    assert said.endswith(
+        f"{words}, and only a hub dataset or a folder of parquet files has subsets; leave it empty."
+    )
+
+
+def test_without_a_subset_what_identifies_the_data_stays(settings_of, tmp_path):
+    asked = {"dataset_revision": "v1"}
+    assert fingerprint(settings_of()) == ["digits"]
+    assert fingerprint(settings_of("owner/name", **asked)) == ["hub", "owner/name", "v1"]
+    assert fingerprint(settings_of(tmp_path)) == ["local", str(tmp_path), []]
+    named = settings_of("owner/name", dataset_subset="blood", **asked)
+    assert fingerprint(named) == ["hub", "owner/name", "v1", "blood"]
 
 
 def test_other_files_are_said(settings_of, tmp_path):

@@ -80,3 +80,8 @@ def test_the_origin_names_no_place_of_this_machine(dataset, name):
 def test_the_origin_has_the_revision_asked_for():
     asked = {"dataset": "owner/name", "dataset-revision": "0" * 40}
     assert Origin.of(Settings.parse(asked)) == Origin("owner/name", "0" * 40)
+
+
+def test_the_origin_has_the_subset_asked_for():
+    asked = {"dataset": "/home/me/medical", "dataset-subset": "blood"}
+    assert Origin.of(Settings.parse(asked)) == Origin("medical (blood)", None)

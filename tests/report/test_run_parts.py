@@ -55,6 +55,11 @@ def test_a_dataset_on_this_machine_is_named_without_its_place(tmp_path):
         assert run_parts.dataset_name(run.settings) == name
 
 
+def test_a_subset_follows_the_name_of_its_dataset(tmp_path):
+    run = read_run(write_run(tmp_path / "run", dataset="/a/b/scans", dataset_subset="blood"))
+    assert run_parts.dataset_name(run.settings) == "scans (blood)"
+
+
 def test_poor_clients_are_named(tmp_path):
     run = read_run(write_run(tmp_path / "run", noisy_fraction=0.4))
     (remark,) = run_parts.remarks(run)
