@@ -100,6 +100,7 @@ def go_through_rounds(
             metrics = evaluate(arrays) if report.participants else metrics
             record.add_round(server_round, metrics, report)
             patience.note(server_round, report)
+            latecomers.renew(report.failures)
             if checkpoints.finished(server_round, arrays, strategy.state):
                 strategy.checkpointed()
     strategy.forget()

@@ -1,6 +1,6 @@
 """SuperNodes that come, or come back, while a run goes on: prepared first, then taken in."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from logging import INFO, WARNING
 from typing import ClassVar
 
@@ -22,6 +22,9 @@ class Latecomers:
     round after its answer on. One that comes back under another node id, as SuperNodes without keys
     do, takes its partition's place again. Where a total was shared out, nothing is left for a new
     partition: it makes no images.
+
+    A client that failed in a round is asked to prepare again where the generator is one that the
+    run has made: it may have lost its copy, which nobody else would give it.
 
     Parameters
     ----------
@@ -69,15 +72,28 @@ class Latecomers:
             for reply in list(self._grid.pull_messages(list(self._asked))):
                 asked = self._asked.pop(reply.metadata.reply_to_message_id)
                 self._receive(asked.metadata.dst_node_id, reply, online)
-        waiting = {message.metadata.dst_node_id for message in self._asked.values()}
-        self._ask(sorted(online - waiting - set(self._plan.nodes.values())))
+        self._ask({node: self.request() for node in online - set(self._plan.nodes.values())})
 
-    def _ask(self, nodes: Iterable[int]) -> None:
-        sent = [Message(self.request(), node, self.kind) for node in nodes]
+    def renew(self, failed: Iterable[int]) -> None:
+        """Hand the generator out again to the partitions that failed in a round."""
+        if not self._plan.files:
+            return
+        online, orders = set(self._grid.get_node_ids()), self._plan.orders
+        nodes = {self._plan.nodes[k]: orders[k] for k in failed}
+        here = {node: order for node, order in nodes.items() if node in online}
+        self._ask({n: messages.order_request(o, self._plan.files) for n, o in here.items()})
+
+    def _ask(self, requests: Mapping[int, RecordDict]) -> None:
+        """Send these nodes their requests, but for those whose answer to an earlier one is due."""
+        waiting = {message.metadata.dst_node_id for message in self._asked.values()}
+        nodes = sorted(requests.keys() - waiting)
+        sent = [Message(requests[node], node, self.kind) for node in nodes]
         ids = self._grid.push_messages(sent) if sent else []
         self._asked |= {number: msg for number, msg in zip(ids, sent, strict=True) if number}
 
     def _receive(self, node: int, reply: Message, online: set[int]) -> None:
+        if node in self._plan.nodes.values():  # whether it is well again, the next round tells
+            return
         if reply.has_error():
             log(WARNING, "A SuperNode that came later cannot take part: %s", reason(reply))
             return

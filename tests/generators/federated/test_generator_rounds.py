@@ -3,6 +3,7 @@
 import json
 import logging
 import re
+import shutil
 from collections import Counter
 
 import numpy as np
@@ -183,6 +184,28 @@ def test_a_client_that_fails_does_not_stop_it(job):
     assert list(lines(run)[0]["failures"].values()) == ["no"]
     assert list(lines(run)[0]["weights"]) == ["0", "2"]
     assert list(lines(run)[1]["weights"]) == ["0", "1", "2"]
+
+
+def test_who_has_lost_it_gets_it_again(whole):
+    settings = whole(rounds=4, beta=12.0)  # everybody makes images
+
+    def tamper(partition, request, reply):
+        config = request.content["config"]
+        if (partition, config.get("server-round")) == (0, 2) and kind(request) == "train":
+            shutil.rmtree(settings.cache_path / "generators")  # before the others are asked
+        return reply
+
+    grid = FakeGrid(settings, 3, tamper=tamper)
+    run = start(settings, grid=grid)
+    text = (run / "rounds.jsonl").read_text(encoding="utf-8").splitlines()[1:]
+    took_part = [[p["partition"] for p in json.loads(line)["participants"]] for line in text]
+    assert took_part == [[0, 1, 2], [0], [0, 1, 2], [0, 1, 2]]
+    prepared = [m.metadata.dst_node_id for m in grid.requests if kind(m) == "query.prepare"]
+    assert sorted(grid.partitions[node] for node in prepared[3:]) == [1, 2]
+
+
+def kind(message):
+    return message.metadata.message_type
 
 
 def _as_train(request):
