@@ -13,7 +13,7 @@ from fedeas_app.checkpointing import Checkpoints
 from fedeas_app.client_evaluation import ClientEvaluation
 from fedeas_app.errors import QuietUserError, UserError
 from fedeas_app.evaluation import Evaluator
-from fedeas_app.federation import StreamingGrid, connect, still_connected
+from fedeas_app.federation import StreamingGrid, connect
 from fedeas_app.generators.federated.handout import Handout, pack
 from fedeas_app.generators.federated.journal import begun
 from fedeas_app.generators.federated.sharing import hand_out
@@ -114,7 +114,6 @@ def make_generator(
     from fedeas_app.generators.federated.rounds import train_generator  # it loads diffusers
 
     generator = pack(train_generator(grid, nodes, settings, directory), settings)
-    nodes = still_connected(grid, settings, len(nodes))  # or back under other ids
     return generator, hand_out(grid, nodes, generator, settings, directory)
 
 

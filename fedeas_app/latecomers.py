@@ -1,6 +1,6 @@
 """SuperNodes that come, or come back, while a run goes on: prepared first, then taken in."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from logging import INFO, WARNING
 from typing import ClassVar
 
@@ -12,6 +12,7 @@ from fedeas_app import messages
 from fedeas_app.client import Order
 from fedeas_app.errors import UserError
 from fedeas_app.federation import reason
+from fedeas_app.generators.registry import LOST
 from fedeas_app.preparation import ClientPlan, Plan, read_client
 
 
@@ -23,8 +24,8 @@ class Latecomers:
     do, takes its partition's place again. Where a total was shared out, nothing is left for a new
     partition: it makes no images.
 
-    A client that failed in a round is asked to prepare again where the generator is one that the
-    run has made: it may have lost its copy, which nobody else would give it.
+    A client that has lost the generator that the run made is asked to prepare again, as nobody
+    else would give it that.
 
     Parameters
     ----------
@@ -74,13 +75,11 @@ class Latecomers:
                 self._receive(asked.metadata.dst_node_id, reply, online)
         self._ask({node: self.request() for node in online - set(self._plan.nodes.values())})
 
-    def renew(self, failed: Iterable[int]) -> None:
-        """Hand the generator out again to the partitions that failed in a round."""
-        if not self._plan.files:
-            return
+    def renew(self, failures: Mapping[int, str]) -> None:
+        """Hand the generator out again to the partitions that failed because they lost it."""
         online, orders = set(self._grid.get_node_ids()), self._plan.orders
-        nodes = {self._plan.nodes[k]: orders[k] for k in failed}
-        here = {node: order for node, order in nodes.items() if node in online}
+        lost = {self._plan.nodes[k]: orders[k] for k, why in failures.items() if LOST in why}
+        here = {node: order for node, order in lost.items() if node in online}
         self._ask({n: messages.order_request(o, self._plan.files) for n, o in here.items()})
 
     def _ask(self, requests: Mapping[int, RecordDict]) -> None:
@@ -92,10 +91,10 @@ class Latecomers:
         self._asked |= {number: msg for number, msg in zip(ids, sent, strict=True) if number}
 
     def _receive(self, node: int, reply: Message, online: set[int]) -> None:
-        if node in self._plan.nodes.values():  # whether it is well again, the next round tells
-            return
         if reply.has_error():
-            log(WARNING, "A SuperNode that came later cannot take part: %s", reason(reply))
+            log(WARNING, "A SuperNode could not be prepared: %s", reason(reply))
+            return
+        if node in self._plan.nodes.values():  # it has its generator again
             return
         try:
             client, generator = self.read(reply)

@@ -319,7 +319,8 @@ class Settings(BaseModel):
         32, description="its images that each client compares with its own; 0: none"
     )
     generator_max_copies: Share = Field(
-        1.0, description="largest share of them that may be copies; above it the run fails"
+        1.0,
+        description="largest share of them that may be copies at a client; above it the run fails",
     )
     generator_only: bool = Field(False, description="end when the generator is trained")
 

@@ -3,7 +3,7 @@
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
-from fedeas_app.errors import UserError, first_line
+from fedeas_app.errors import PublicError, UserError, first_line
 from fedeas_app.generators import hub
 from fedeas_app.generators.protocol import Generator
 from fedeas_app.settings import FEDERATED, OWN, Settings
@@ -12,6 +12,8 @@ from fedeas_app.settings import FEDERATED, OWN, Settings
 # settings and returns a Generator.
 PLUGINS = "fedeas.generators"
 POOL = "pool"
+LOST = "The generator that the clients have trained is not in the cache any more."
+"""What a client says that would need to be sent it again."""
 
 
 def open_generator(settings: Settings) -> Generator:
@@ -65,7 +67,7 @@ def _named(settings: Settings) -> Generator | None:
             "generator-path in --node-config."
         )
     if name == FEDERATED:
-        return _ddpm(federated_directory(settings), settings)
+        return _ddpm(_kept(federated_directory(settings)), settings)
     if name == POOL:
         from fedeas_app.generators.pool import Pool
 
@@ -88,6 +90,12 @@ def federated_directory(settings: Settings) -> Path:
         )
     short = settings.generator_digest[:16]
     return settings.cache_path / "generators" / f"{FEDERATED}-{short}"
+
+
+def _kept(directory: Path) -> Path:
+    if not directory.is_dir():
+        raise PublicError(LOST)
+    return directory
 
 
 def _expand(name: str) -> Path:

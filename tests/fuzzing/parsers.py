@@ -477,7 +477,8 @@ def replies(place: Path) -> Case:
         client_evaluation._read(reply)
         messages.read_generator(reply)
         readers = (
-            preparation.read_client, lambda reply: preparation.read_sums(reply, 1), read_found,
+            preparation.read_client, lambda reply: preparation.read_sums(reply, 1),
+            lambda reply: read_found(reply, 32),
             preparation.read_present,
         )  # fmt: skip
         mutator.pick(readers)(reply)

@@ -204,6 +204,23 @@ def test_who_has_lost_it_gets_it_again(whole):
     assert sorted(grid.partitions[node] for node in prepared[3:]) == [1, 2]
 
 
+def test_who_fails_otherwise_does_not_get_it_again(whole):
+    settings = whole(rounds=3)
+    grid = FakeGrid(settings, 3, tamper=failed_in(2))
+    start(settings, grid=grid)
+    assert sum(kind(m) == "query.prepare" for m in grid.requests) == 3
+
+
+def failed_in(server_round):
+    """Return a fault: partition 1 answers this round with an error."""
+
+    def tamper(partition, request, reply):
+        now = request.content["config"].get("server-round") == server_round
+        return failed("no")(partition, request, reply) if now and partition == 1 else reply
+
+    return tamper
+
+
 def kind(message):
     return message.metadata.message_type
 
@@ -255,7 +272,10 @@ def test_copies_stop_the_run_where_the_configuration_says_so(job):
     keys = {"generator_rounds": 1, "generator_checked": 8}
     run = start(job("allowed", **keys, generator_max_copies=0.5))
     generator = run.with_name("run") / "generator"
-    words = rf"^12 of 24 images .* generator-max-copies is 0\.4;.* --set generator={generator}\.$"
+    words = (
+        r"^4 of 8 images .* of partition 0, but generator-max-copies is 0\.4 .*"
+        rf" --set generator={generator}\.$"
+    )
     with pytest.raises(UserError, match=words):
         start(job(**keys, generator_max_copies=0.4))
 
@@ -272,14 +292,63 @@ def test_copies_may_be_allowed_when_they_were_found(job):
     assert read(run, "summary.json")["status"] == "completed"
 
 
-def test_an_answer_that_makes_no_sense_is_refused(job):
+def finding(**answers):
+    """Return a fault: partitions, as p0 and so on, find so many copies among so many images."""
+
     def tamper(partition, request, reply):
-        if request.metadata.message_type == "query.generator":
-            reply.content["metrics"]["copies"] = 9
+        if kind(request) == "query.generator" and f"p{partition}" in answers:
+            metrics = reply.content["metrics"]
+            metrics["checked"], metrics["copies"] = answers[f"p{partition}"]
         return reply
 
-    with pytest.raises(UserError, match="copies is 9, not a whole number from 0 to 8"):
-        start(job(generator_rounds=1, generator_checked=8), tamper)
+    return tamper
+
+
+COPIES = {"generator_rounds": 1, "generator_checked": 8, "generator_max_copies": 0.4}
+
+
+def test_many_clients_do_not_hide_the_copies_of_one(job):
+    """2 of 24 in all, but half of those at partition 1."""
+    with pytest.raises(UserError, match=r"^2 of 4 images of the generator .* of partition 1, but"):
+        start(job(**COPIES), finding(p0=(8, 0), p1=(4, 2), p2=(8, 0)))
+
+
+def test_many_copies_at_a_client_are_a_warning(job, caplog):
+    caplog.set_level(logging.INFO, "flwr")
+    start(job(**COPIES), finding(p0=(8, 0), p1=(0, 0), p2=(8, 1)))
+    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert told == ["At partition 2 1 of 8 do"]
+    assert "Of 16 images of the generator, 1 copy one that they were held against" in caplog.text
+
+
+@pytest.mark.parametrize("answer", [(9, 0), (2**53, 0), (8, 9), (8, -1)])
+def test_an_answer_that_makes_no_sense_is_left_out(job, answer):
+    keys = COPIES | {"generator_max_copies": 1.0}
+    found = read(start(job(**keys), finding(p1=answer)), "generator-copies.json")
+    assert [one["partition_id"] for one in found["clients"]] == [0, 2]
+    ((why, count),) = found["failures"].items()
+    assert re.search(r"\((checked|copies) is -?\d+, not a whole number from 0 to 8\)", why)
+    assert count == 1
+
+
+def test_who_has_not_looked_stops_a_run_that_has_a_limit(job):
+    with pytest.raises(UserError, match=r"0\.4, but 1 client has not looked .*checked is 9, not"):
+        start(job(**COPIES), finding(p1=(9, 0)))
+    run = start(job(**COPIES, resume=True))
+    assert len(read(run, "generator-copies.json")["clients"]) == 3
+
+
+def test_who_is_gone_has_not_looked_either(job):
+    settings = job(**COPIES)
+
+    def tamper(partition, request, reply):
+        if kind(request) == "train.generator" and partition == 2:
+            grid.leave(next(n for n, k in grid.partitions.items() if k == 2))
+        return reply
+
+    grid = FakeGrid(settings, 3, tamper=tamper)
+    with pytest.raises(UserError, match=r"not looked .*: Its SuperNode is not there any more\."):
+        start(settings, grid=grid)
 
 
 @pytest.mark.parametrize("who", ["central", "local"])
