@@ -1,7 +1,6 @@
 """The server's side of a run: prepare the clients, then rounds, and a record of both."""
 
 from logging import INFO
-from pathlib import Path
 from typing import Any
 
 from flwr.app import Context
@@ -56,7 +55,7 @@ def run(grid: Grid, settings: Settings, record: RunRecord) -> None:
     generator = Handout(task.generator)
     if settings.trains_generator:
         with record.phase("generator"):
-            generator, nodes = make_generator(grid, nodes, settings, record.directory)
+            generator, nodes = make_generator(grid, nodes, settings, record)
     if settings.generator_only:
         spending = Spending(settings, record.directory, goes_on=begun(record.directory))
         describe_summary(record.complete_without_rounds(**spending.summary()), record.directory)
@@ -108,13 +107,14 @@ def go_through_rounds(
 
 
 def make_generator(
-    grid: Grid, nodes: list[int], settings: Settings, directory: Path
+    grid: Grid, nodes: list[int], settings: Settings, record: RunRecord
 ) -> tuple[Handout, list[int]]:
     """Have the clients train the generator and take it; return it, and who has it."""
     from fedeas_app.generators.federated.rounds import train_generator  # it loads diffusers
 
-    generator = pack(train_generator(grid, nodes, settings, directory), settings)
-    return generator, hand_out(grid, nodes, generator, settings, directory)
+    generator = pack(train_generator(grid, nodes, settings, record.directory), settings)
+    record.add_generator(generator.digest)
+    return generator, hand_out(grid, nodes, generator, settings, record.directory)
 
 
 def make_evaluator(

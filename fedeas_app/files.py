@@ -99,15 +99,15 @@ def build_directory(target: Path, fill: Callable[[Path], None]) -> Path:
     try:
         with FileLock(target.parent / f".{target.name}.lock"):
             if not target.is_dir():
-                _clear_away(target)
+                clear_away(target)
                 create_directory(target, fill)
     except OSError as error:
         raise UserError(cannot_write(target.parent, error)) from error
     return target
 
 
-def _clear_away(target: Path) -> None:
-    """Remove what others left of the same directory when they were killed; the lock is ours."""
+def clear_away(target: Path) -> None:
+    """Remove what killed processes left of the same directory; a lock keeps all others out."""
     for path in target.parent.glob(f".{glob.escape(target.name)}.*"):
         if re.fullmatch(rf"\.{re.escape(target.name)}\.{_SUFFIX}", path.name):
             shutil.rmtree(path, ignore_errors=True)
@@ -122,6 +122,14 @@ def create_directory(target: Path, fill: Callable[[Path], None]) -> Path:
         return temporary.rename(target)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def sync(directory: Path) -> None:
+    """See that the files in a directory outlive a loss of power."""
+    for path in directory.rglob("*"):
+        if path.is_file():
+            with open(path, "rb") as stream:
+                os.fsync(stream.fileno())
 
 
 def stamp(directory: Path) -> None:

@@ -272,3 +272,14 @@ def test_what_cannot_be_written_is_told(tmp_path):
         files.told(tmp_path),
     ):
         raise OSError(28, "No space left")
+
+
+def test_every_file_of_a_directory_is_made_to_outlive_a_loss_of_power(tmp_path, monkeypatch):
+    (tmp_path / "unet").mkdir()
+    paths = {tmp_path / "card.json", tmp_path / "unet" / "weights"}
+    for path in paths:
+        path.write_bytes(b"1")
+    synced = []
+    monkeypatch.setattr("os.fsync", lambda number: synced.append(os.fstat(number).st_ino))
+    files.sync(tmp_path)
+    assert sorted(synced) == sorted(path.stat().st_ino for path in paths)

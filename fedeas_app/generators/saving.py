@@ -10,7 +10,7 @@ from typing import Any
 from safetensors import SafetensorError
 
 from fedeas_app.errors import UserError, first_line
-from fedeas_app.files import cannot_write, create_directory
+from fedeas_app.files import cannot_write, clear_away, create_directory, sync
 from fedeas_app.generators.card import Card, write_card
 
 
@@ -48,8 +48,10 @@ def save_generator(
         if samples.is_dir():
             shutil.copytree(samples, directory / "samples")
         write_card(directory, card, history)
+        sync(directory)  # what it was made from is removed afterwards
 
     try:
+        clear_away(target)
         return create_directory(target, fill)
     except (OSError, SafetensorError) as error:
         raise UserError(_cannot_save(target.parent, error)) from error

@@ -49,6 +49,7 @@ from fedeas_app.runs.resuming import (
     lock,
     require_resumable,
     unlock,
+    with_generator,
 )
 from fedeas_app.runs.tracking import Tracking, require_tracker, tracked
 from fedeas_app.settings import Settings
@@ -130,6 +131,16 @@ class RunRecord:
             finished = self.checkpoint.server_round if self.checkpoint else 0
             manifest = continued(self.directory, finished, manifest)
         self._write_json("manifest.json", manifest)
+
+    def add_generator(self, digest: str) -> None:
+        """Keep which generator the clients have trained.
+
+        Raises
+        ------
+        UserError
+            The run goes on, and had trained another one.
+        """
+        self._write_json("manifest.json", with_generator(self.directory, digest))
 
     def add_client(self, client: ClientPlan) -> None:
         """Keep that a client is ready; if the run goes on, that is known."""

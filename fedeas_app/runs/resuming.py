@@ -124,7 +124,9 @@ def continued(directory: Path, server_round: int, now: Mapping[str, Any]) -> dic
     """
     before: dict[str, Any] = _read_json(directory / "manifest.json")
     changed = [
-        name for name, digest in now["digests"].items() if before["digests"].get(name) != digest
+        name
+        for name, digest in now["digests"].items()
+        if digest and before["digests"].get(name) != digest  # none: it is not known yet
     ]
     if changed:
         raise UserError(
@@ -133,6 +135,24 @@ def continued(directory: Path, server_round: int, now: Mapping[str, Any]) -> dic
         )
     here = {"after-round": server_round, "versions": now["versions"], "machine": now["machine"]}
     return before | {"resumed": [*before.get("resumed", []), here]}
+
+
+def with_generator(directory: Path, digest: str) -> dict[str, Any]:
+    """Return the manifest of a run with the generator that its clients have trained.
+
+    Raises
+    ------
+    UserError
+        They had trained another one before the run was interrupted.
+    """
+    manifest = _read_json(directory / "manifest.json")
+    before = manifest["digests"]["generator"]
+    if before not in ("", digest):
+        raise UserError(
+            f"The generator in {directory} was {before} when its clients had trained it, but is "
+            f"{digest} now; bring back its files, or start a new run."
+        )
+    return manifest | {"digests": manifest["digests"] | {"generator": digest}}
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -9,15 +9,18 @@ from click.core import ParameterSource
 
 from fedeas_app.checking import check_elsewhere
 from fedeas_app.commands.configuration import load_settings
-from fedeas_app.commands.console import err
+from fedeas_app.commands.console import err, out
 from fedeas_app.commands.execution import execute, foresee
 from fedeas_app.commands.generator.drawing import progress_bar
 from fedeas_app.commands.launcher import interruptible
 from fedeas_app.errors import UserError
 from fedeas_app.forecast import Forecast
+from fedeas_app.reading import read_json
+from fedeas_app.runs.directory import read_lines
 from fedeas_app.runs.following import Following
 from fedeas_app.runs.resuming import is_completed, require_same
 from fedeas_app.settings import FEDERATED, Settings
+from fedeas_app.wording import number, plural
 
 _INTERRUPTED = 130  # exit status: 128 and the number of SIGINT
 # Options of training on pooled images that are keys of the configuration here, and those that have
@@ -36,6 +39,8 @@ _POOLED: Final = {
     "checkpoint_every": "checkpoint-every says how many rounds lie between two",
     "samples_every": "generator-samples-every says how many rounds lie between two",
 }
+# What the run of the training leaves beside its generator, as far as it does.
+_EVIDENCE: Final = ("generator.jsonl", "generator-copies.json", "privacy.json")
 _ALONE: Final = (f'generator="{FEDERATED}"', "generator-only=true")
 
 
@@ -63,7 +68,9 @@ def train_federatedly(
     with workshop(target, RUN) as place:
         if not is_completed(place / RUN):  # or its process ended before it was put in its place
             _run(settings, expected)
+        _keep_evidence(place / RUN)
         (place / RUN / GENERATOR).rename(target)
+    out.print(_evidence_of(target), markup=False, soft_wrap=True)
 
 
 def _taken_up(settings: Settings, place: Path) -> Settings:
@@ -117,6 +124,28 @@ def _run(settings: Settings, expected: Forecast) -> None:
         except KeyboardInterrupt:
             err.print("Interrupted; the same command goes on.", style="yellow")
             raise typer.Exit(_INTERRUPTED) from None
+
+
+def _keep_evidence(run: Path) -> None:
+    """Move what a run found out about its generator into the generator's directory."""
+    from fedeas_app.generators.workshop import GENERATOR
+
+    for name in _EVIDENCE:
+        if (run / name).is_file():
+            (run / name).rename(run / GENERATOR / name)
+
+
+def _evidence_of(generator: Path) -> str:
+    """Say how its training went, as far as it is known."""
+    rounds, copies, privacy = (generator / name for name in _EVIDENCE)
+    losses = [line["loss"] for line in read_lines(rounds)]
+    told = [plural(len(losses), "round"), f"loss {number(losses[-1] if losses else None, '.4f')}"]
+    if copies.is_file():
+        found = read_json(copies)
+        told += [f"{found['copies']} of {found['checked']} images copy one of a client's"]
+    if privacy.is_file() and (epsilon := read_json(privacy)["epsilon"]) is not None:
+        told += [f"ε = {epsilon:.2f}"]
+    return f"Trained in {', '.join(told)}; {', '.join(_EVIDENCE[:2])} in it say more."
 
 
 def _as_overrides(context: click.Context) -> list[str]:

@@ -3,6 +3,7 @@
 Its digest covers the file of the weights, so that everybody has to have the same bytes.
 """
 
+import shlex
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -52,9 +53,11 @@ def pack(directory: Path, settings: Settings) -> Handout:
     """
     digest = open_generator(at_float32(_plain(settings, directory))).digest
     if settings.generator_digest not in ("", digest):
+        option = shlex.quote(f"generator={directory}")
         raise UserError(
             f"generator-digest is {settings.generator_digest}, but the generator that the clients "
-            f"have trained is {digest}; leave it empty, or bring back what it was made of."
+            f"have trained is {digest}; use it as any other, with --set {option}, or start a new "
+            "run without generator-digest."
         )
     contents = {name: (directory / name).read_bytes() for name in FILES}
     files = {name: Array(np.frombuffer(data, np.uint8)) for name, data in contents.items()}

@@ -1,10 +1,35 @@
 """From the run's configuration to that of the generator's rounds."""
 
 import math
+from typing import Final
 
 from fedeas_app import seeds
 from fedeas_app.generators.network import preset_of, require_divisible
-from fedeas_app.settings import Settings
+from fedeas_app.settings import OWN, Settings, Value
+
+# Of the keys that begin with "generator-", those that do not decide what it learns.
+_OTHER: Final = frozenset(
+    {
+        "generator-only", "generator-prompt", "generator-classes", "generator-digest",
+        "generator-revision", "generator-samples-every", "generator-checked",
+        "generator-max-copies",
+    }
+)  # fmt: skip
+_SERVER_STEP: Final = ("server-learning-rate", "server-momentum", "server-decay", "server-tau")
+_DIVISION: Final = (
+    "partitioner", "alpha", "classes-per-client", "min-partition-size", "noisy-fraction",
+    "noise-rate", "rare-fraction", "rare-cap",
+)  # fmt: skip
+
+
+def decisive(settings: Settings) -> dict[str, Value]:
+    """Return the keys that decide what the clients' generator learns, but for privacy's."""
+    flat = settings.to_flat()
+    keys = [key for key in flat if key.startswith("generator-") and key not in _OTHER]
+    keys += ["max-client-weight", "min-replies"]
+    keys += _SERVER_STEP if for_rounds(settings).steps_at_server else ()
+    keys += _DIVISION if settings.dataset != OWN else ()
+    return {key: flat[key] for key in keys}
 
 
 def for_rounds(settings: Settings) -> Settings:

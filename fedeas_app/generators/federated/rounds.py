@@ -1,7 +1,7 @@
 """The server's side: the rounds of the generator, from the first network to a directory."""
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict
 from logging import INFO
 from pathlib import Path
@@ -22,7 +22,7 @@ from fedeas_app.generators.federated.arrivals import Arrivals
 from fedeas_app.generators.federated.average import RoundAverage
 from fedeas_app.generators.federated.journal import Journal, begun
 from fedeas_app.generators.federated.network import make_network
-from fedeas_app.generators.federated.options import for_rounds, step_size
+from fedeas_app.generators.federated.options import decisive, for_rounds, step_size
 from fedeas_app.generators.federated.strategy import OfGenerators, make_strategy
 from fedeas_app.generators.picture import write_picture
 from fedeas_app.generators.sampling import NotFiniteError
@@ -105,10 +105,10 @@ class _Training:
                 if checkpoints.finished(server_round, arrays, self._state):
                     strategy.checkpointed()
                 self._draw_if_due(server_round)
-            self._save()
+            self._save(spending.summary())
         strategy.forget()
 
-    def _save(self) -> None:
+    def _save(self, privacy: dict[str, Any]) -> None:
         """Put the mean network, its card and the pictures in their directory.
 
         Raises
@@ -125,7 +125,8 @@ class _Training:
                 "generator; the log says why."
             )
         unet = self._averaged()
-        save_generator(self._target, unet, self._scheduler, card, self._history(), samples)
+        history = self._history() | privacy
+        save_generator(self._target, unet, self._scheduler, card, history, samples)
 
     def _begin(self) -> Checkpoint:
         """Return where to begin: at the last checkpoint, or with the first network."""
@@ -168,10 +169,9 @@ class _Training:
         self._unet.load_state_dict(self._average.arrays().to_torch_state_dict())
         return self._unet.eval()
 
-    def _history(self) -> Mapping[str, Any]:
+    def _history(self) -> dict[str, Any]:
         """Return what the card tells a person: what was learnt, by whom, how, and with what."""
         settings = self._settings
-        chosen = {k: v for k, v in settings.to_flat().items() if k.startswith("generator-")}
         return {
             "image-shape": list(self._shape),
             "normalisation": "pixels / 127.5 - 1",
@@ -181,7 +181,7 @@ class _Training:
                 "clients": len(self._plan.clients),
                 "seed": settings.seed,
                 "largest-step-size": step_size(settings, 1),
-                **chosen,
+                **decisive(settings),
             },
             "versions": library_versions("torch", "diffusers", "flwr"),
         }

@@ -58,6 +58,18 @@ def test_the_generator_lands_where_it_was_asked_for(train, simulated, tmp_path):
     assert f"generator={tmp_path / 'a b'}" in result.stdout
 
 
+def test_what_the_run_found_out_goes_with_it(train, broken_off, tmp_path):
+    run = broken_off / "run"
+    (run / "summary.json").write_text('{"status": "completed"}')
+    (run / "generator-copies.json").write_text('{"copies": 2, "checked": 320}')
+    (run / "privacy.json").write_text('{"epsilon": 4.381}')
+    result = train(tmp_path / "a")
+    words = "Trained in 1 round, loss 0.5000, 2 of 320 images copy one of a client's, ε = 4.38; "
+    assert words in result.stdout
+    kept = {path.name for path in (tmp_path / "a").iterdir()}
+    assert kept >= {"generator.jsonl", "generator-copies.json", "privacy.json"}
+
+
 @pytest.fixture
 def broken_off(train, simulated, monkeypatch, tmp_path):
     """A training that was interrupted, and its directory."""

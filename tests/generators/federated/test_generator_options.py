@@ -6,6 +6,7 @@ import pytest
 
 from fedeas_app.errors import UserError
 from fedeas_app.generators.federated.options import (
+    decisive,
     for_rounds,
     num_labels,
     require_trainable,
@@ -75,6 +76,20 @@ def test_without_synthesis_it_is_trained_only_when_it_is_all_that_is_wanted(conf
     assert not configure(generator="federated", policy="none").trains_generator
     assert configure(generator="federated", policy="none", generator_only=True).trains_generator
     assert not configure(generator="digits", policy="fedeas").trains_generator
+
+
+def test_what_decided_what_it_learns_is_told(configure):
+    plain = decisive(configure(generator="federated"))
+    assert {"generator-rounds", "max-client-weight", "alpha", "noise-rate"} <= plain.keys()
+    assert not {"generator-only", "generator-prompt", "generator-checked"} & plain.keys()
+    assert not {"server-momentum", "privacy", "strategy"} & plain.keys()
+    stepping = decisive(configure(generator="federated", generator_strategy="fedavgm"))
+    assert stepping.keys() - plain.keys() == {
+        "server-learning-rate", "server-momentum", "server-decay", "server-tau"
+    }  # fmt: skip
+    sites = {"dataset": "own", "classes": "a, b", "image_size": 8, "image_channels": 1,
+             "train_samples": 0, "test_samples": 0}  # fmt: skip
+    assert "alpha" not in decisive(configure(generator="federated", **sites))
 
 
 def test_steps_fall_along_half_a_cosine(configure):

@@ -11,7 +11,7 @@ import pytest
 import torch
 from fake_grid import FakeGrid, failed
 from flwr.app import Array, ArrayRecord, Context, RecordDict
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 import server_app
 from fedeas_app.errors import UserError
@@ -172,6 +172,26 @@ def test_a_finished_one_is_not_trained_again(whole):
     start(whole(**keys, resume=True), grid=grid)
     assert "train.generator" not in {msg.metadata.message_type for msg in grid.requests}
     assert (broken / WEIGHTS).read_bytes() == before
+
+
+def test_one_that_became_another_meanwhile_is_not_taken(whole):
+    keys = {"rounds": 2, "generator_rounds": 1}
+    broken = broken_off(whole(**keys), 2, kind="train")
+    before = read(broken, "manifest.json")["digests"]["generator"]
+    assert before == read(broken, "plan.json")["generator-digest"]
+    tensors = load_file(broken / WEIGHTS)
+    tensors["conv_in.weight"] += 0.1
+    save_file(tensors, broken / WEIGHTS)
+    with pytest.raises(UserError, match=f"was {before} when its clients had trained it, but is"):
+        start(whole(**keys, resume=True))
+
+
+def test_what_a_killed_process_left_of_it_is_removed(job):
+    broken = broken_off(job(), 3)
+    left = broken / f".generator.{'0a' * 16}"
+    left.mkdir()
+    start(job(resume=True))
+    assert not left.exists()
 
 
 def test_a_client_that_fails_does_not_stop_it(job):
@@ -361,6 +381,8 @@ def test_its_updates_get_noise_as_the_classifiers_do_and_are_counted(whole, job,
     ledger = read(private, "privacy.json")
     assert ledger["releases"] == {"0": 2, "1": 2, "2": 2}
     assert (ledger["clip-norm"], ledger["generator-clip-norm"]) == (0.5, 2.0)
+    told = read(private, "generator/card.json")["privacy"]
+    assert (told["privacy"], told["noise-multiplier"], told["epsilon"]) == (who, 1e-3, None)
     assert not same_weights(private, plain)
 
 
