@@ -25,8 +25,9 @@ import tomli_w
 
 from fedeas_app.commands.configuration import app_root
 from fedeas_app.errors import UserError
-from fedeas_app.processes import MARK, Guard, cores, end
+from fedeas_app.processes import MARK, Guard, end
 from fedeas_app.settings import Settings
+from fedeas_app.workers import plan_workers
 
 _CLOUDS = ("169.254.169.254", "metadata.google.internal")
 START_TIMEOUT = 60.0  # seconds for the SuperLink to answer
@@ -196,27 +197,16 @@ def app_directory(scratch: Path) -> Path:
 
 def federation_config(settings: Settings) -> str:
     """Return Flower's simulation options: one worker for each `threads` cores, GPUs shared."""
-    available = cores()
-    workers = max(1, available // settings.threads)
+    workers = plan_workers(settings)
     options: dict[str, str | int | float] = {
         "num-supernodes": int(settings.num_clients),
-        "client-resources-num-cpus": min(settings.threads, available),
-        "client-resources-num-gpus": _gpu_share(settings, workers),
-        "init-args-num-cpus": available,
+        "client-resources-num-cpus": workers.cpus,
+        "client-resources-num-gpus": workers.gpus,
+        "init-args-num-cpus": workers.available,
         "init-args-logging-level": '"ERROR"',
         "init-args-log-to-driver": "false",
     }
     return " ".join(f"{key}={value}" for key, value in options.items())
-
-
-def _gpu_share(settings: Settings, workers: int) -> float:
-    """Return the share of a GPU that each worker is promised, so that all workers fit."""
-    if settings.device in ("cpu", "mps") or shutil.which("nvidia-smi") is None:
-        return 0.0
-    import torch
-
-    gpus = torch.cuda.device_count()
-    return min(1.0, round(gpus / workers, 4)) if gpus else 0.0
 
 
 def _free_port() -> int:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from fedeas_app import __version__
-from fedeas_app.commands import cache, certs, compare, generator, keys, plan, report, run
+from fedeas_app.commands import cache, certs, compare, doctor, generator, keys, plan, report, run
 
 app = typer.Typer(
     name="fedeas",
@@ -42,6 +42,7 @@ app.command("run")(run.run)
 app.command("compare")(compare.compare)
 app.command("plan")(plan.plan)
 app.command("report")(report.report)
+app.command("doctor")(doctor.doctor)
 app.command("keys")(keys.keys)
 app.command("certs")(certs.certs)
 app.add_typer(generator.app, name="generator")

@@ -99,6 +99,17 @@ def load_split(
     return load_or_build(root / _subset_key(key, wanted, settings.seed), read, draw)
 
 
+def is_decoded(settings: Settings) -> bool:
+    """Tell whether the training set lies decoded in the cache; nothing of it is read.
+
+    Raises
+    ------
+    UserError
+        A local path does not exist, or the id is not one the hub could have.
+    """
+    return (settings.cache_path / "datasets" / _key(settings, "train", FIFTH)).is_dir()
+
+
 def digest(
     images: NDArray[np.uint8], labels: NDArray[np.int64], class_names: tuple[str, ...]
 ) -> str:

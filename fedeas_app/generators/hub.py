@@ -47,6 +47,12 @@ def fetch(settings: Settings) -> Path:
     return root
 
 
+def is_fetched(settings: Settings) -> bool:
+    """Tell whether a generator of the hub is whole on this machine, without asking the hub."""
+    name, revision = settings.generator, settings.generator_revision
+    return _is_listed(name, revision) and _cached(name, revision) is not None
+
+
 def _snapshot(name: str, revision: str) -> Path:
     # Looked for first: a download makes a request of its own now and then, even where all is there.
     whole = _cached(name, revision) if _is_listed(name, revision) else None

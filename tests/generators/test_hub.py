@@ -28,6 +28,12 @@ try:
 except UserError as error:
     print(error)
 """
+LOOKING = """
+import sys
+from fedeas_app.generators.hub import is_fetched
+from fedeas_app.settings import Settings
+print(is_fetched(Settings.parse({"generator": sys.argv[1], "generator-revision": sys.argv[2]})))
+"""
 
 
 class Hub(BaseHTTPRequestHandler):
@@ -116,10 +122,10 @@ def fetch(serve, tmp_path):
     """Return a function that fetches a generator in a process of its own; what it says."""
     address, _ = serve
 
-    def run(name, revision=COMMIT, **environment):
+    def run(name, revision=COMMIT, program=PROGRAM, **environment):
         home = {"HF_HOME": str(tmp_path / "hf"), "HF_ENDPOINT": address, "HOME": str(tmp_path)}
         result = subprocess.run(
-            [sys.executable, "-c", PROGRAM, name, revision],
+            [sys.executable, "-c", program, name, revision],
             cwd=tmp_path, capture_output=True, text=True, check=False, env=home | environment,
         )  # fmt: skip
         assert result.returncode == 0, result.stderr
@@ -138,6 +144,16 @@ def test_a_generator_comes_from_the_hub_once(fetch, serve, trained):
     asked.clear()
     assert fetch("fedeas/tiny") == str(root)
     assert fetch("fedeas/tiny", HF_HUB_OFFLINE="1") == str(root)
+    assert asked == []
+
+
+def test_looking_for_a_generator_asks_nothing(fetch, serve):
+    _, asked = serve
+    assert fetch("fedeas/tiny", program=LOOKING) == "False"
+    assert asked == []
+    fetch("fedeas/tiny")
+    asked.clear()
+    assert fetch("fedeas/tiny", program=LOOKING) == "True"
     assert asked == []
 
 
