@@ -103,7 +103,9 @@ def train_generator(msg: Message, context: Context) -> Message:
     from fedeas_app.generators.federated.client import train_generator  # it loads diffusers
 
     client, server_round = Client.from_context(context), messages.read_round(msg)
-    with repeatable(client.settings.threads):
+    size = client.settings.generator_batch_size
+    smaller = f"generator-batch-size is {size}, and half of it is too many images"
+    with repeatable(client.settings.threads), within_memory(f"{smaller}; set a smaller one"):
         arrays = msg.content.array_records[messages.ARRAYS]
         trained, loss = train_generator(client, server_round, arrays)
     noise = source(client.settings, "generator", server_round, client.partition_id)

@@ -475,7 +475,7 @@ class Settings(BaseModel):
     @model_validator(mode="after")
     def _privacy_covers_a_generator_of_the_clients(self) -> Self:
         begin = f"privacy is {self.privacy!r}"
-        if self.privacy == "none" or self.generator != FEDERATED:
+        if self.privacy == "none" or not self.trains_generator:
             return self
         if self.generator_embeddings == "movers":
             raise ValueError(
@@ -487,7 +487,7 @@ class Settings(BaseModel):
                 f"{begin}, which needs clients that weigh alike, but generator-strategy 'fedalign' "
                 "goes by what they send; take another one, or set privacy to 'local'"
             )
-        if self.trains_generator and isinstance(self.generator_clip_norm, str):
+        if self.generator_clip_norm in (OFF, "median"):
             raise ValueError(
                 f"{begin}, which needs updates of a fixed largest norm, but generator-clip-norm is "
                 f"{self.generator_clip_norm!r}; set it to a number"
@@ -543,12 +543,12 @@ class Settings(BaseModel):
 
     @model_validator(mode="after")
     def _a_generator_of_the_clients_can_do_what_is_asked_of_it(self) -> Self:
-        if self.generator != FEDERATED:
-            if self.generator_only:
-                raise ValueError(
-                    f"generator-only is True, but the generator {self.generator!r} is not to be "
-                    f"trained; set generator to {FEDERATED!r}"
-                )
+        if self.generator_only and self.generator != FEDERATED:
+            raise ValueError(
+                f"generator-only is True, but the generator {self.generator!r} is not to be "
+                f"trained; set generator to {FEDERATED!r}"
+            )
+        if not self.trains_generator:
             return self
         if self.guidance_scale not in (0, 1) and not self.generator_label_dropout:
             raise ValueError(
@@ -565,7 +565,7 @@ class Settings(BaseModel):
 
     @model_validator(mode="after")
     def _a_generator_of_the_clients_can_be_opened_when_it_is_trained(self) -> Self:
-        if self.generator != FEDERATED:
+        if not self.trains_generator:
             return self
         if self.sampler_steps > (most := _MOST_STEPS[self.sampler]):
             raise ValueError(
@@ -582,7 +582,7 @@ class Settings(BaseModel):
     @model_validator(mode="after")
     def _copies_are_looked_for_where_they_are_limited(self) -> Self:
         idle = self.generator_max_copies < 1 and not self.generator_checked
-        if self.generator == FEDERATED and idle:
+        if self.trains_generator and idle:
             raise ValueError(
                 f"generator-max-copies is {self.generator_max_copies:g}, but with "
                 "generator-checked 0 nobody looks for copies; set generator-checked above 0, or "

@@ -284,6 +284,27 @@ def test_a_generator_that_is_not_trained_is_held_to_no_limit():
 
 
 @pytest.mark.parametrize(
+    "keys",
+    [
+        {"privacy": "local", "generator-embeddings": "movers"},
+        {"privacy": "central", "strategy": "fedavg", "generator-strategy": "fedalign"},
+        {"guidance-scale": 3},
+        {"generator-classes": "a,b"},
+        {"sampler": "own"},
+        {"sampler": "ddim", "sampler-steps": 1001},
+        {"generator-revision": "0" * 40},
+        {"generator-max-copies": 0.5, "generator-checked": 0},
+    ],
+)
+def test_keys_of_a_generator_contradict_each_other_only_where_it_is_trained(keys):
+    limits = {"clip-norm": 1, "generator-clip-norm": 1} if "privacy" in keys else {}
+    asked = {"generator": "federated"} | limits | keys
+    assert Settings.parse(asked | {"policy": "none"}).policy == "none"
+    for trained in ({}, {"policy": "none", "generator-only": True}):
+        assert "generator" in message(asked | trained)
+
+
+@pytest.mark.parametrize(
     "unused",
     [{"strategy": "fedoui"}, {"strategy": "scaffold"}, {"model": "resnet18", "norm": "batch"}],
 )

@@ -26,6 +26,7 @@ from fedeas_app.comparison.design import Design, design
 from fedeas_app.comparison.grid import Grid, read_grid
 from fedeas_app.comparison.reading import GRID, Comparison
 from fedeas_app.comparison.running import alone_in, finished_runs, run_cells
+from fedeas_app.comparison.summary import PHASES
 from fedeas_app.comparison.table import TextTable, tables
 from fedeas_app.comparison.writing import MARKDOWN
 from fedeas_app.errors import UserError
@@ -36,7 +37,6 @@ from fedeas_app.settings import Settings
 from fedeas_app.wording import plural
 
 _DEFAULT = "digits"
-_PHASES = ("load", "prepare", "train")
 
 
 _GridArgument = Annotated[
@@ -212,7 +212,7 @@ def _what_is_missing(plan: Design) -> str:
 
 
 def _run(plan: Design, place: Path, finished: Mapping[str, Run]) -> Comparison:
-    seconds = [sum(map(run.seconds, _PHASES)) for run in finished.values()]
+    seconds = [sum(map(run.seconds, PHASES)) for run in finished.values()]
     with grid_progress() as progress:
         watcher = GridProgress(progress, len(plan.cells), len(finished), seconds)
 

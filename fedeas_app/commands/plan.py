@@ -72,6 +72,7 @@ def _told(price: "Cost", settings: Settings, result: Forecast, *, alone: bool) -
     return [
         _training(price, settings, alone=alone),
         _pooling(price, alone=alone),
+        *_searching(price, when),
         *_drawing(price, result, when),
     ]
 
@@ -96,6 +97,15 @@ def _pooling(price: "Cost", *, alone: bool) -> str:
         f"Pooling the clients' images would move {price.pooled_bytes / 1e6:,.1f} MB once, of "
         f"{whose}: what the rounds buy is that no image moves."
     )
+
+
+def _searching(price: "Cost", when: str) -> list[str]:
+    """Say how long it takes to draw what is searched for copies; nothing where none is."""
+    count = price.checked_images
+    if not count:
+        return []
+    seconds = duration(count * price.image_seconds)
+    return [f"The search for copies draws {plural(count, 'image')}: about {seconds}, {when}."]
 
 
 def _drawing(price: "Cost", result: Forecast, when: str) -> list[str]:

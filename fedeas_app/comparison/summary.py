@@ -2,11 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from fedeas_app.comparison.reading import Arm, Comparison
 from fedeas_app.comparison.statistics import PairedDifference, Spread, paired_difference, spread
 from fedeas_app.runs.reading import Run
 from fedeas_app.wording import plural
+
+PHASES: Final = ("load", "generator", "prepare", "train")
+"""The phases of a run, of which its summary has the seconds; ``generator`` where one is trained."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,9 @@ class ArmSummary:
         Over the runs that reached it; None without a target and where none did.
     synthetic, made : Spread or None
         Synthetic images, and those of them that were not in the cache before.
+    training_generator : Spread or None
+        Seconds of the rounds of a generator of the clients' own, until they have it and have
+        searched it for copies; None where none is trained.
     generating, training : Spread or None
         Seconds: the sum of the clients' own times, several of which ran at once; and from the first
         round to the last.
@@ -37,6 +44,7 @@ class ArmSummary:
     rounds_to_target: Spread | None
     synthetic: Spread | None
     made: Spread | None
+    training_generator: Spread | None
     generating: Spread | None
     training: Spread | None
 
@@ -120,9 +128,14 @@ def _summary(arm: Arm, target: float | None) -> ArmSummary:
         rounds_to_target=_rounds_to(arm, target),
         synthetic=over(lambda run: run.synthetic),
         made=over(made),
+        training_generator=spread([r.seconds("generator") for r in arm.runs if _trains(r)]),
         generating=over(generating),
         training=over(lambda run: run.seconds("train")),
     )
+
+
+def _trains(run: Run) -> bool:
+    return run.settings.trains_generator
 
 
 def _rounds_to(arm: Arm, target: float | None) -> Spread | None:

@@ -28,6 +28,10 @@ _SECONDS_NOTE: Final = (
     "generate: the sum of the clients' own times, several of which ran at once; train: from the "
     "first round to the last."
 )
+_GENERATOR_NOTE: Final = (
+    "train generator: the rounds in which the clients train it, until each has it; –: trained by "
+    "none, or elsewhere."
+)
 _START_NOTE: Final = (
     "train: without synthesis it includes the start of the simulation's workers, which is part of "
     "the preparation where images are made."
@@ -98,17 +102,20 @@ def _label_notes(comparison: Comparison) -> tuple[str, ...]:
 
 
 def _cost(summaries: Sequence[ArmSummary], comparison: Comparison) -> TextTable:
+    trained = any(summary.training_generator for summary in summaries)
     rows = tuple(
         (
             summary.label,
             _mean(summary.synthetic),
             _mean(summary.made),
+            *([_spread(summary.training_generator, ".1f")] if trained else []),
             _generating(summary),
             _spread(summary.training, ".1f"),
         )
         for summary in summaries
     )
-    header = ("arm", "images", "made", "generate (s)", "train (s)")
+    first = ("train generator (s)",) if trained else ()
+    header = ("arm", "images", "made", *first, "generate (s)", "train (s)")
     return TextTable("Cost", header, rows, _cost_notes(summaries, comparison))
 
 
@@ -124,6 +131,7 @@ def _cost_notes(summaries: Sequence[ArmSummary], comparison: Comparison) -> tupl
     cached = any(map(_from_cache, summaries))
     notes = [
         (True, _SECONDS_NOTE),
+        (any(summary.training_generator for summary in summaries), _GENERATOR_NOTE),
         ("none" in policies, _START_NOTE),
         (cached, _CACHED_NOTE),
         (matched, _MATCHED_NOTE),

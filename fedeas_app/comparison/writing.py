@@ -12,7 +12,7 @@ from fedeas_app.comparison.agreement import disagreements
 from fedeas_app.comparison.cells import matters
 from fedeas_app.comparison.design import Design
 from fedeas_app.comparison.reading import INDEX, Arm, Comparison, read_comparison
-from fedeas_app.comparison.summary import generating
+from fedeas_app.comparison.summary import PHASES, generating
 from fedeas_app.comparison.table import markdown
 from fedeas_app.files import write_text
 from fedeas_app.runs.reading import Run
@@ -99,7 +99,7 @@ def _results(run: Run) -> dict[str, Any]:
         "made": run.plan.get("made"),
         "imbalance-before": run.plan.get("imbalance-before"),
         "imbalance-after": run.plan.get("imbalance-after"),
-        **{f"{name}-seconds": run.seconds(name) for name in ("load", "prepare", "train")},
+        **{f"{name}-seconds": run.seconds(name) for name in PHASES},
         "generating-seconds": generating(run),
         **{name: _mean_over_rounds(run, name) for name in ("effective-clients", "drift")},
     }

@@ -1,11 +1,11 @@
 """The gradient of one batch, in two halves where the whole does not fit into memory.
 
-The loss is a mean over the batch, so that the halves' gradients, each by its share of the images,
+A loss is a mean over the batch, so that the halves' gradients, each by its share of the images,
 add up to the same step but for rounding. Batch normalisation is the exception: it sees each half by
 itself.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from logging import WARNING
 from typing import Protocol
 
@@ -17,6 +17,8 @@ from fedeas_app.devices import is_out_of_memory, release
 
 # Images to logits, and what an algorithm adds to their cross-entropy, a mean over them as well.
 Forward = Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor | float]]
+# The tensors of a batch, or of a part of it, to the loss and what is added to it, both means.
+Loss = Callable[..., tuple[torch.Tensor, torch.Tensor | float]]
 
 
 class Optimizer(Protocol):
@@ -26,23 +28,40 @@ class Optimizer(Protocol):
         """Forget their gradients."""
 
 
+def cross_entropy(forward: Forward) -> Loss:
+    """Return the loss of images and their labels."""
+
+    def loss(
+        images: torch.Tensor, labels: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor | float]:
+        logits, term = forward(images)
+        return functional.cross_entropy(logits, labels), term
+
+    return loss
+
+
 class Gradients:
     """Leaves each batch's gradient in the parameters; once one did not fit, all are halved.
 
     Parameters
     ----------
-    forward : callable
+    loss : callable
     optimizer : Optimizer
         Whose parameters they are.
     """
 
-    def __init__(self, forward: Forward, optimizer: Optimizer) -> None:
-        self._forward = forward
+    def __init__(self, loss: Loss, optimizer: Optimizer) -> None:
+        self._loss = loss
         self._optimizer = optimizer
         self._parts = 1
 
-    def __call__(self, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """Return the mean cross-entropy of a batch, without any added term.
+    def __call__(self, *batch: torch.Tensor) -> torch.Tensor:
+        """Return the loss of a batch, without any added term.
+
+        Parameters
+        ----------
+        *batch : tensors, shape (n, ...) each
+            What the loss takes.
 
         Raises
         ------
@@ -50,33 +69,32 @@ class Gradients:
             Not even half of it fits.
         """
         if self._parts == 1:
-            whole = self._try_whole(images, labels)
+            whole = self._try_whole(batch)
             if whole is not None:
                 return whole
             self._parts = 2
-            release(images.device)
+            release(batch[0].device)
             log(WARNING, "A batch does not fit into memory: it and all later ones are halved.")
-        return self._in_parts(images, labels)
+        return self._in_parts(batch)
 
-    def _try_whole(self, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor | None:
+    def _try_whole(self, batch: Sequence[torch.Tensor]) -> torch.Tensor | None:
         try:
             self._optimizer.zero_grad()
-            return self._backward(images, labels, 1.0)
+            return self._backward(batch, 1.0)
         except (RuntimeError, MemoryError) as error:
-            if len(labels) < 2 or not is_out_of_memory(error):
+            if len(batch[0]) < 2 or not is_out_of_memory(error):
                 raise
         return None
 
-    def _in_parts(self, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        total = torch.zeros((), device=labels.device)
+    def _in_parts(self, batch: Sequence[torch.Tensor]) -> torch.Tensor:
+        total = torch.zeros((), device=batch[0].device)
         self._optimizer.zero_grad()
-        for some, theirs in zip(images.chunk(2), labels.chunk(2), strict=True):
-            share = len(theirs) / len(labels)
-            total += share * self._backward(some, theirs, share)
+        for part in zip(*(tensor.chunk(2) for tensor in batch), strict=True):
+            share = len(part[0]) / len(batch[0])
+            total += share * self._backward(part, share)
         return total
 
-    def _backward(self, images: torch.Tensor, labels: torch.Tensor, share: float) -> torch.Tensor:
-        logits, term = self._forward(images)
-        loss = functional.cross_entropy(logits, labels)
+    def _backward(self, batch: Sequence[torch.Tensor], share: float) -> torch.Tensor:
+        loss, term = self._loss(*batch)
         (loss + term if share == 1 else share * (loss + term)).backward()
         return loss.detach()

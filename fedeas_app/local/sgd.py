@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 
 from fedeas_app.local.examples import Examples
-from fedeas_app.local.gradients import Forward, Gradients
+from fedeas_app.local.gradients import Forward, Gradients, cross_entropy
 from fedeas_app.local.optimizer import Sgd
 from fedeas_app.settings import Settings
 
@@ -42,7 +42,8 @@ def train_sgd(
     optimizer = Sgd(
         model.parameters(), settings.learning_rate, settings.momentum, settings.weight_decay
     )
-    gradients = Gradients(forward or (lambda images: (model(images), 0.0)), optimizer)
+    loss_of = cross_entropy(forward or (lambda images: (model(images), 0.0)))
+    gradients = Gradients(loss_of, optimizer)
     model.train()
     total = torch.zeros((), device=examples.labels.device)
     for _ in range(settings.local_epochs):

@@ -58,6 +58,7 @@ class Runs:
         (directory / "rounds.jsonl").write_text(text)
         summary = {"final": accuracy, "best": accuracy, "auc": accuracy}
         seconds = {"load": 1.0, "prepare": 2.0, "train": 3.0}
+        seconds |= {"generator": 60.0} if settings.trains_generator else {}
         self.write(
             directory / "summary.json", {"status": "completed"} | summary | {"seconds": seconds}
         )
@@ -117,6 +118,21 @@ def test_a_second_start_runs_nothing(fedeas, runs):
     assert not runs.asked
     assert "4 cells, 4 of them finished already" in second.stdout
     assert first.stdout.split("Test accuracy\n")[1] == second.stdout.split("Test accuracy\n")[1]
+
+
+def test_the_time_left_is_told_by_all_phases_of_what_is_finished(fedeas, monkeypatch):
+    told = []
+
+    class Watched(compare.GridProgress):
+        def __init__(self, progress, total, finished, seconds):
+            told.append(seconds)
+            super().__init__(progress, total, finished, seconds)
+
+    monkeypatch.setattr(compare, "GridProgress", Watched)
+    for _ in range(2):
+        vary = ("--vary", "generator=digits,federated", "--set", "strategy=fedavg")
+        assert fedeas(*vary, "--out", "here").exit_code == 0
+    assert [sorted(seconds) for seconds in told] == [[], [6.0, 66.0]]
 
 
 def test_a_directory_goes_on_with_its_own_grid(fedeas, runs, tmp_path):

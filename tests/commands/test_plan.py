@@ -189,7 +189,7 @@ def test_the_price_of_a_generator_that_the_clients_train(plan, cache_dir, monkey
 
     def estimate(settings, shape, classes, sizes):
         asked.append((shape, classes, sum(sizes)))
-        return cost.Cost(702_625, 60.0, 2_810_500, 340_000_000, 0.5, 90.0, 3700.0, 91_968, 0.5)
+        return cost.Cost(702_625, 60.0, 2_810_500, 340_000_000, 0.5, 90.0, 3700.0, 91_968, 0.5, 320)
 
     monkeypatch.setattr(cost, "estimate", estimate)
     words = ("digits", "--set", f"cache-dir={cache_dir}", "--set", "generator=federated")
@@ -198,6 +198,7 @@ def test_the_price_of_a_generator_that_the_clients_train(plan, cache_dir, monkey
     assert "about 1 min 30 s at the client with the most images" in shown
     assert "1 h 1 min for all in turn" in shown
     assert "Pooling the clients' images would move 0.1 MB once" in shown
+    assert "The search for copies draws 320 images: about 2 min 40 s, all in turn." in shown
     made = json.loads(plan(*words, "--json").stdout)["totals"]
     assert f"{duration(made['fedeas'] / 2)} for the {made['fedeas']:,} of policy fedeas" in shown
     assert f"{duration(made['full'] / 2)} for the {made['full']:,} of policy full, all" in shown
@@ -209,7 +210,7 @@ def test_the_price_of_a_generator_that_the_clients_train(plan, cache_dir, monkey
 def test_a_site_sees_its_own_part_of_the_price(plan, tmp_path, monkeypatch):
     from fedeas_app.generators.federated import cost
 
-    price = cost.Cost(702_625, 60.0, 2_810_500, 340_000_000, 0.5, 90.0, 90.0, 1_024_000, 0.5)
+    price = cost.Cost(702_625, 60.0, 2_810_500, 340_000_000, 0.5, 90.0, 90.0, 1_024_000, 0.5, 0)
     monkeypatch.setattr(cost, "estimate", lambda *_: price)
     site = write_site(tmp_path / "scans", [3, 5], count=10)
     cache = f"--set=cache-dir={tmp_path / 'cache'}"
@@ -219,4 +220,5 @@ def test_a_site_sees_its_own_part_of_the_price(plan, tmp_path, monkeypatch):
     assert "would move 1.0 MB once, of this site alone:" in shown
     assert "of policy full, at this site." in shown
     assert "in turn" not in shown
+    assert "search for copies" not in shown  # of none here
     assert "all clients together" not in shown

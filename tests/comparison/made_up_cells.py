@@ -32,6 +32,8 @@ def write_record(
     (directory / "config.toml").write_text(tomli_w.dumps(flat))
     curve = {"final": accuracies[-1], "best": max(accuracies), "auc": float(np.mean(accuracies))}
     seconds = {"load": 1.0, "prepare": 2.0, "train": 3.0}
+    if cell.settings.trains_generator:
+        seconds["generator"] = 60.0 + cell.seed
     summary = {"status": status, **curve, "failures": 0, "seconds": seconds}
     _json(directory / "summary.json", summary)
     known = {"train": "t", "test": "u", "partition": "p", "initial-model": "m"}

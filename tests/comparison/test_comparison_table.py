@@ -74,6 +74,20 @@ def test_cost_marks_what_came_from_the_cache_and_matched_budgets(compared):
     assert table.notes[3].startswith("Matched budgets: uniform, ")
 
 
+def test_cost_has_the_training_of_a_generator_where_an_arm_trains_one(tmp_path):
+    """60 and 61 seconds: mean 60.5, deviation √0.5."""
+    block = {"policy": ["none", "fedeas"], "generator": ["digits", "federated"], "seed": [0, 1]}
+    curves = {(policy, seed): [0.5] for policy in ("none", "fedeas") for seed in (0, 1)}
+    table = tables(table_of(tmp_path, curves, block))[1]
+    assert table.header[3:] == ("train generator (s)", "generate (s)", "train (s)")
+    assert [(row[0], row[3], row[-1]) for row in table.rows] == [
+        ("none", "–", "3.0 ± 0.0"),
+        ("fedeas generator=digits", "–", "3.0 ± 0.0"),
+        ("fedeas generator=federated", "60.5 ± 0.7", "3.0 ± 0.0"),
+    ]
+    assert table.notes[1].startswith("train generator: the rounds in which the clients train it")
+
+
 def test_differences_are_paired(compared):
     table = tables(compared)[2]
     assert table.title == "Against none"

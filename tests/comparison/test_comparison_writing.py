@@ -102,6 +102,18 @@ def test_the_csv_holds_a_line_for_every_cell(written, tmp_path):
     assert (rows[-2]["strategy"], rows[-2]["final"]) == ("fedoui", "")
 
 
+def test_the_csv_has_the_seconds_that_training_a_generator_took(tmp_path):
+    plan = plan_of(tmp_path, {"generator": ["digits", "federated"], "seed": [0]}, policy="fedeas")
+    for _, cell in plan.cells:
+        write_record(cell)
+    write_comparison(tmp_path, plan, {})
+    rows = list(csv.DictReader((tmp_path / "table.csv").read_text("utf-8").splitlines()))
+    assert [(row["generator"], row["generator-seconds"], row["train-seconds"]) for row in rows] == [
+        ("digits", "0.0", "3.0"),
+        ("federated", "60.0", "3.0"),
+    ]
+
+
 def test_another_directory_is_refused(tmp_path):
     assert not is_comparison(tmp_path)
     with pytest.raises(UserError, match="is not a comparison's directory"):

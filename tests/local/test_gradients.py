@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from fedeas_app.devices import is_out_of_memory, within_memory
 from fedeas_app.errors import PublicError
-from fedeas_app.local.gradients import Gradients
+from fedeas_app.local.gradients import Gradients, cross_entropy
 
 
 def network(*layers):
@@ -37,7 +37,7 @@ def short_of_memory(model, most):
 
 def gradients(model, most=100, count=7, times=1):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    compute = Gradients(short_of_memory(model, most), optimizer)
+    compute = Gradients(cross_entropy(short_of_memory(model, most)), optimizer)
     losses = [float(compute(*batch(count))) for _ in range(times)]
     return losses, [p.grad.clone() for p in model.parameters()]
 
@@ -85,7 +85,7 @@ def test_a_batch_is_halved_once_and_then_it_is_an_error(most, count):
 
 def test_other_errors_are_not_taken_for_want_of_memory():
     model = network()
-    compute = Gradients(lambda _: 1 / 0, torch.optim.SGD(model.parameters(), lr=0.1))
+    compute = Gradients(cross_entropy(lambda _: 1 / 0), torch.optim.SGD(model.parameters(), lr=0.1))
     with pytest.raises(ZeroDivisionError):
         compute(*batch())
 

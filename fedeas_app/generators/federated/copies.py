@@ -9,6 +9,7 @@ from fedeas_app import seeds
 from fedeas_app.client import Client
 from fedeas_app.generators import open_generator
 from fedeas_app.generators.judging import Images, evenly, nearest_distances, nearest_others
+from fedeas_app.settings import Settings
 
 # An image is a copy if it is nearer to a training image than half of what lies between training
 # images as a rule (ours): of real images that were not trained on, next to none is.
@@ -27,13 +28,19 @@ def count_copies(client: Client) -> tuple[int, int]:
     checked, copies : int
         0 where fewer than two images leave nothing to measure with.
     """
-    own, checked = client.dataset.images[client.indices], client.settings.generator_checked
-    if not checked or len(own) < 2:
+    own = client.dataset.images[client.indices]
+    checked = to_check(client.settings, len(own))
+    if not checked:
         return 0, 0
     labels = _spread(np.sort(client.labels), checked)
     streams = [_seed(client, number) for number in range(checked)]
     made = open_generator(client.settings).generate(labels, np.array(streams, np.int64))
     return checked, copies_among(made, own)
+
+
+def to_check(settings: Settings, own: int) -> int:
+    """Return how many images a client with so many of its own looks at."""
+    return settings.generator_checked if own >= 2 else 0
 
 
 def copies_among(made: Images, own: Images) -> int:

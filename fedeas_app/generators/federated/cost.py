@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from fedeas_app.devices import repeatable, resolve_device
+from fedeas_app.generators.federated.copies import to_check
 from fedeas_app.generators.federated.local import train_locally
 from fedeas_app.generators.federated.network import make_network
 from fedeas_app.generators.federated.options import for_rounds
@@ -49,6 +50,8 @@ class Cost:
         Of all clients' images as they are stored, which pooling would move once.
     image_seconds : float
         To draw an image on this machine: the network's calls, without what lies between them.
+    checked_images : int
+        That clients draw to search them for copies of their own: of all, or of those known.
     """
 
     parameters: int
@@ -60,6 +63,7 @@ class Cost:
     total_seconds: float
     pooled_bytes: int
     image_seconds: float
+    checked_images: int
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""
@@ -100,6 +104,7 @@ def estimate(
         total_seconds=each * sum(steps),
         pooled_bytes=sum(sizes) * prod(image_shape),
         image_seconds=_time_call(unet, settings) * _calls(settings),
+        checked_images=sum(to_check(settings, size) for size in sizes),
     )
 
 

@@ -6,6 +6,7 @@ clients keep nothing between rounds.
 """
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from fedeas_app.generators.trainer import CLIP, make_noise_scheduler
 from fedeas_app.local.divergence import or_server_step
 from fedeas_app.local.examples import Examples
 from fedeas_app.local.fedprox import proximal_pull
+from fedeas_app.local.gradients import Gradients
 from fedeas_app.settings import Settings
 
 EMBEDDING = "class_embedding.weight"
@@ -35,7 +37,7 @@ def train_locally(
     unet : UNet2DModel
         Holds the global weights on entry and the local ones on return.
     examples : Examples
-        Real images alone, on the network's device.
+        Real images alone, on the network's device; without any the network stays as it is.
     settings : Settings
     server_round : int
         From 1; it decides the step size.
@@ -49,18 +51,17 @@ def train_locally(
     """
     draws = _Draws(settings, rng)
     optimizer = _optimizer(unet, step_size(settings, server_round))
+    gradients = Gradients(partial(_loss, unet), optimizer)
     pull = proximal_pull(unet, settings.generator_mu)
     unet.train()
     total = torch.zeros((), device=examples.labels.device)
     for images, labels in _batches(examples, settings, rng):
-        loss = _loss(unet, *draws.noisy(images), draws.told(unet, labels))
-        optimizer.zero_grad()
-        loss.backward()
+        loss = gradients(*draws.noisy(images), draws.told(unet, labels))
         if pull is not None:
             pull()
         torch.nn.utils.clip_grad_norm_(unet.parameters(), CLIP)
         optimizer.step()
-        total += loss.detach() * len(labels)
+        total += loss * len(labels)
     _require_finite(total, settings)
     return float(total) / max(1, len(examples) * settings.generator_epochs)
 
@@ -94,6 +95,8 @@ def _batches(
     examples: Examples, settings: Settings, rng: torch.Generator
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Yield images in [-1, 1] and their labels, for all local epochs."""
+    if not len(examples):  # of which a pass would be one batch of none
+        return
     for _ in range(settings.generator_epochs):
         size = settings.generator_batch_size
         for images, labels in examples.batches(size, rng, augment=False):
@@ -102,13 +105,14 @@ def _batches(
 
 def _loss(
     unet: Any, noisy: torch.Tensor, noise: torch.Tensor, times: torch.Tensor, labels: torch.Tensor
-) -> torch.Tensor:
+) -> tuple[torch.Tensor, float]:
+    """Return the mean square of what is missed of the noise; no term is added to it."""
     precision = resolve_precision("auto", noisy.device)
     with torch.autocast(
         noisy.device.type, getattr(torch, precision), enabled=precision != "float32"
     ):
         guess = unet(noisy, times, class_labels=labels).sample
-    return functional.mse_loss(guess.float(), noise)
+    return functional.mse_loss(guess.float(), noise), 0.0
 
 
 def _optimizer(unet: Any, rate: float) -> torch.optim.AdamW:

@@ -56,6 +56,15 @@ def test_an_image_takes_the_networks_calls(job, keys, calls):
     assert estimate(job(**keys), SHAPE, 10, [4]).image_seconds == calls * 0.25
 
 
+@pytest.mark.usefixtures("_a_step_takes_two_seconds")
+def test_who_has_two_images_draws_some_to_search_them_for_copies(job):
+    """One with a single image has no distance to measure with."""
+    cost = estimate(job(generator_checked=32), SHAPE, 10, [65, 2, 1])
+    assert cost.checked_images == 64
+    assert cost.to_dict()["checked-images"] == 64
+    assert estimate(job(generator_checked=0), SHAPE, 10, [65, 2]).checked_images == 0
+
+
 def test_steps_and_calls_are_timed(job):
     cost = estimate(job(generator_batch_size=4, generator_unshuffle=2), SHAPE, 10, [4])
     assert 0 < cost.step_seconds < 60

@@ -5,7 +5,12 @@ import pytest
 import torch
 
 from fedeas_app.errors import PublicError
-from fedeas_app.generators.federated.local import EMBEDDING, _optimizer, train_locally
+from fedeas_app.generators.federated.local import (
+    EMBEDDING,
+    _loss,
+    _optimizer,
+    train_locally,
+)
 from fedeas_app.generators.federated.network import make_network
 from fedeas_app.generators.federated.options import step_size
 from fedeas_app.local import Examples
@@ -152,6 +157,30 @@ def test_a_pull_keeps_the_weights_near(job):
 def test_training_that_diverges_names_the_keys(job, monkeypatch, keys, also):
     settings = job(generator_learning_rate=0.5, **keys)
     nan = torch.tensor(torch.nan, requires_grad=True)
-    monkeypatch.setattr("fedeas_app.generators.federated.local._loss", lambda *_: nan * 1)
+    monkeypatch.setattr("fedeas_app.generators.federated.local._loss", lambda *_: (nan * 1, 0.0))
     with pytest.raises(PublicError, match=rf"learning-rate, which is 0\.5 \(.*\){also}\.$"):
         train(settings, [0, 1, 2])
+
+
+def test_a_batch_that_does_not_fit_is_halved_and_gives_the_same_step(job, monkeypatch):
+    """Of 7 images 4 and 3, with the draws of all 7; the second batch begins in halves."""
+    local = "fedeas_app.generators.federated.local"
+    monkeypatch.setattr(
+        f"{local}._optimizer", lambda unet, _: torch.optim.SGD(unet.parameters(), 0.1)
+    )
+    settings = job(generator_label_dropout=0.2, generator_mu=0.1, generator_epochs=2)
+    _, expected, expected_loss = train(settings, [0, 1, 2, 0, 1, 2, 1])
+    seen = []
+
+    def short(unet, noisy, *others):
+        seen.append(len(noisy))
+        if len(noisy) > 4:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return _loss(unet, noisy, *others)
+
+    monkeypatch.setattr(f"{local}._loss", short)
+    _, found, loss = train(settings, [0, 1, 2, 0, 1, 2, 1])
+    assert seen == [7, 4, 3, 4, 3]
+    assert loss == pytest.approx(expected_loss, rel=1e-5)
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value, rtol=1e-5, atol=1e-7)
