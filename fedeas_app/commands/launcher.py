@@ -135,10 +135,19 @@ class Simulation:
             "HF_HUB_DISABLE_TELEMETRY": "1",
             "PYTHONUNBUFFERED": "1",
         }
-        environment |= _proxies()
+        environment |= _proxies() | gpus_shown(self._settings)
         if len(str(self._home)) < _SHORT_ENOUGH:
             environment["RAY_TMPDIR"] = str(self._home)
         return environment
+
+
+def gpus_shown(settings: Settings) -> dict[str, str]:
+    """Return what has Ray show every worker all GPUs, where the device is one of them by number.
+
+    Otherwise each sees one alone, as ``cuda:0``.
+    """
+    named = settings.device.startswith("cuda:")
+    return {"RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1"} if named else {}
 
 
 def _proxies() -> dict[str, str]:
