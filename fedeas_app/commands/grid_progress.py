@@ -96,6 +96,8 @@ class GridProgress:
             return f"test accuracy {run.accuracy:.1%}"
         if run.ready:
             return f"{run.images:,} of {self._images:,} images ready"
+        if run.generator_rounds:
+            return f"round {run.generator_rounds} of the generator"
         return "starting Flower"
 
     def _time_left(self) -> str:

@@ -41,6 +41,9 @@ def test_the_running_cell_and_the_time_left_are_followed(clock, cell):
     assert (running.description, running.total) == ("fedavg, seed 0", 8)
     assert running.fields["note"] == "starting Flower"
     assert cells.fields["note"] == "about 30 min left"
+    append(cell.directory / "generator.jsonl", round=7, loss=0.25)
+    shown.observe(cell.directory)
+    assert running.fields["note"] == "round 7 of the generator"
     append(cell.directory / "preparation.jsonl", **{"partition-id": 0, "synthetic": 40})
     shown.observe(cell.directory)
     assert running.fields["note"] == "40 of 0 images ready"
