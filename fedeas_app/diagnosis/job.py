@@ -90,7 +90,8 @@ def _generator(settings: Settings) -> Finding:
 def _try(settings: Settings) -> bool:
     """Open the generator as a run does; return whether it was also held against the images.
 
-    In a cache that is gone afterwards. Large datasets are not read for it.
+    In a cache that is gone afterwards, and on the CPU: of a device that is not there, devices tell.
+    Large datasets are not read for it.
 
     Raises
     ------
@@ -101,7 +102,7 @@ def _try(settings: Settings) -> bool:
     from fedeas_app.task import require_generator
 
     with tempfile.TemporaryDirectory(prefix="fedeas-") as scratch:
-        apart = Settings.parse(settings.to_flat() | {"cache-dir": scratch})
+        apart = Settings.parse(settings.to_flat() | {"cache-dir": scratch, "device": "cpu"})
         if settings.dataset in _SMALL and settings.generator != POOL:
             require_generator(apart)
             return True

@@ -41,6 +41,10 @@ def test_a_generator_that_does_not_fit_the_images(looked):
     assert found.status == "problem"
 
 
+def test_a_device_that_is_not_there_is_not_held_against_the_generator(looked):
+    assert looked(policy="fedeas", device="cuda:99")["generator"].status == "ok"
+
+
 def test_a_generator_of_the_hub_is_looked_for_and_not_fetched(looked, monkeypatch):
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     monkeypatch.setattr(hub, "is_fetched", lambda settings: False)
