@@ -49,14 +49,15 @@ def test_the_strategy_of_the_classifier_is_not_that_of_the_generator(configure):
 )
 def test_what_it_cannot_do_is_refused_before_anything_starts(configure, keys, words):
     with pytest.raises(UserError, match=words):
-        configure(**{"generator": "federated"} | keys)
+        configure(**{"generator": "federated", "policy": "fedeas"} | keys)
 
 
 @pytest.mark.parametrize(("sampler", "most"), [("ddpm", 1000), ("dpm-solver++", 995)])
 def test_as_many_steps_are_allowed_as_can_be_made(configure, sampler, most):
-    assert configure(generator="federated", sampler=sampler, sampler_steps=most)
+    keys = {"generator": "federated", "policy": "fedeas", "sampler": sampler}
+    assert configure(**keys, sampler_steps=most)
     with pytest.raises(UserError, match="sampler-steps"):
-        configure(generator="federated", sampler=sampler, sampler_steps=most + 1)
+        configure(**keys, sampler_steps=most + 1)
     make_sampler(make_noise_scheduler().config, Recipe(sampler, most))
     with pytest.raises((TooManyStepsError, ValueError)):
         make_sampler(make_noise_scheduler().config, Recipe(sampler, most + 1))
