@@ -72,7 +72,12 @@ def at_once(settings: Settings, workers: Workers, torch: TorchView, ray: int | N
         return _without_share(subject, found, settings)
     if not count:
         return problem(subject, found, _unseen(gpus))
-    return ok(subject, f"{found} and {workers.gpus:g} of a GPU", _SHARE)
+    return ok(subject, f"{found}{_on_gpus(settings.device, workers.gpus)}", _SHARE)
+
+
+def _on_gpus(device: str, share: float) -> str:
+    """Say where workers are: Ray counts shares of all GPUs, also where one is named by number."""
+    return f", all on {device}" if device.startswith("cuda:") else f" and {share:g} of a GPU"
 
 
 def _without_share(subject: str, found: str, settings: Settings) -> Finding:

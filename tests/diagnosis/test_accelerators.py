@@ -96,6 +96,13 @@ def test_a_share_is_said_to_be_no_limit(configure):
     assert "no limit of memory" in found.advice
 
 
+def test_a_gpu_that_is_named_by_number_is_shared_by_all(configure):
+    # Half of the promises are made of cuda:0, but all 4 clients go where the setting says.
+    found = at_once(configure(device="cuda:1"), Workers(16, 1, 0.125), TWO, 2)
+    assert found.found == "4 in a simulation, each with 1 core, all on cuda:1"
+    assert "no limit of memory" in found.advice
+
+
 def test_gpus_that_ray_does_not_see_start_no_client(configure):
     found = at_once(configure(device="cuda"), Workers(16, 1, 0.125), TWO, 0)
     assert found.status == "problem"
