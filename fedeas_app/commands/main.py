@@ -1,6 +1,8 @@
 """The ``fedeas`` command."""
 
+import sys
 from importlib.metadata import version as installed
+from io import TextIOWrapper
 from typing import Annotated
 
 import typer
@@ -36,6 +38,9 @@ def main(
     ] = False,
 ) -> None:
     """Options of ``fedeas`` itself."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # a terminal may know no β
+            stream.reconfigure(errors="replace")
 
 
 app.command("run")(run.run)

@@ -1,5 +1,8 @@
 """The command itself: its version, and help that says what to give."""
 
+import os
+import subprocess
+import sys
 from importlib.metadata import version
 
 import pytest
@@ -35,3 +38,12 @@ def test_every_argument_has_help(command, words, monkeypatch):
     monkeypatch.setenv("COLUMNS", "300")
     shown = fedeas(*command.split(), "--help").output
     assert words in shown.partition("Options")[0]
+
+
+def test_a_terminal_that_knows_no_greek_letter_gets_a_question_mark(tmp_path):
+    (tmp_path / "counts.csv").write_text("5,0\n2,9\n")
+    code = "from fedeas_app.commands import app; app()"
+    command = [sys.executable, "-c", code, "plan", "--counts", str(tmp_path / "counts.csv")]
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    shown = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert "Policy fedeas, ? = 12: " in shown.stdout
